@@ -1,0 +1,1 @@
+//! Bytes to tensor directory: GGUF; GGUF writer

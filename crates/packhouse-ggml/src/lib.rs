@@ -1,0 +1,1 @@
+//! ggml out-of-tree backend that maps stored packs into an unmodified engine

@@ -1,0 +1,1 @@
+//! Layout ids, geometry, golden weights: the judge

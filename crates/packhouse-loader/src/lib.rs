@@ -1,0 +1,1 @@
+//! Source to key to hit, or pack and publish, to mapped payloads

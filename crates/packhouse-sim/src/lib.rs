@@ -1,0 +1,1 @@
+//! The sys traits with faults: lost, torn and reordered writes, full disk

@@ -1,0 +1,1 @@
+//! Objects, packs, sets, publish, verify, receipts, source ledger, gc

@@ -1,0 +1,1 @@
+//! Traits Fs, Clock, Map and their real versions

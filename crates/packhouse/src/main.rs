@@ -1,0 +1,2 @@
+//! The packhouse command.
+fn main() {}
