@@ -187,7 +187,8 @@ mod tests {
     use crate::rules::testing::{member, tree};
 
     const ARCHITECTURE: &str = "text\n\n| crate | what it is | may use |\n|---|---|---|\n\
-        | `base` | ids | - |\n| `store` | objects | `base` `sys` |\n| `sys` | traits | `base` |\n\nend\n";
+        | `base` | ids | - |\n| `store` | objects | `base` `sys` |\n\
+        | `sys` | traits | `base` |\n\nend\n";
 
     fn members() -> Vec<crate::tree::Member> {
         vec![

@@ -49,11 +49,21 @@ pub(crate) fn forgotten(tree: &Tree) -> Vec<String> {
                 member.name
             ));
         }
+        // A package of its own inside this folder is no part of the crate.
+        let nested: Vec<&str> = tree
+            .with_ending(&["/Cargo.toml"])
+            .filter_map(|file| file.path.strip_suffix("Cargo.toml"))
+            .filter(|folder| folder.starts_with(&prefix) && *folder != prefix)
+            .collect();
         for file in tree
             .with_ending(&[".rs"])
             .filter(|file| file.path.starts_with(&prefix))
         {
-            if member.roots.contains(&file.path) || declared(tree, &file.path, &member.roots) {
+            let is_elsewhere = nested.iter().any(|folder| file.path.starts_with(folder));
+            if is_elsewhere
+                || member.roots.contains(&file.path)
+                || declared(tree, &file.path, &member.roots)
+            {
                 continue;
             }
             findings.push(format!("{} is declared by no module", file.path));
