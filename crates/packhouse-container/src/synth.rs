@@ -1,0 +1,1 @@
+//! Seeded synthetic models that a stock engine loads and runs.
