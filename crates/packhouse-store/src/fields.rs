@@ -111,6 +111,15 @@ impl Fields {
             .ok_or_else(|| self.wrong_type(field, "a 32-bit integer", &value))
     }
 
+    /// Takes a 32-bit integer, or null for none.
+    pub(crate) fn optional_integer32(&mut self, field: &str) -> Result<Option<u32>, FieldError> {
+        if self.left.get(field) == Some(&Value::Null) {
+            self.left.remove(field);
+            return Ok(None);
+        }
+        self.integer32(field).map(Some)
+    }
+
     /// Takes a digest of 64 hex digits.
     pub(crate) fn digest(&mut self, field: &str) -> Result<Digest, FieldError> {
         let text = self.text(field)?;
@@ -144,19 +153,6 @@ impl Fields {
             .enumerate()
             .map(|(index, item)| integer_of(&format!("{path}[{index}]"), item))
             .collect()
-    }
-
-    /// Takes a list of texts.
-    pub(crate) fn texts(&mut self, field: &str) -> Result<Vec<String>, FieldError> {
-        let path = self.path_of(field);
-        let mut texts = Vec::new();
-        for (index, item) in self.list(field)?.into_iter().enumerate() {
-            match item {
-                Value::String(text) => texts.push(text),
-                other => return Err(wrong_type(format!("{path}[{index}]"), "text", &other)),
-            }
-        }
-        Ok(texts)
     }
 
     /// Takes every field that is left, each as a non-negative integer, sorted by name.
