@@ -1,5 +1,11 @@
 //! Prints the directory of GGUF files; the files given in order are the shards of one model.
 
+#![expect(
+    clippy::disallowed_methods,
+    clippy::disallowed_macros,
+    reason = "an example is a program: it opens files, reads its arguments and prints"
+)]
+
 use packhouse_container::{Container, FileSource, TensorDirectory};
 use std::fs::File;
 

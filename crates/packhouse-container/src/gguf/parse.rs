@@ -365,7 +365,7 @@ fn parse_tensor(cursor: &mut Cursor<'_>, name: String) -> Result<Tensor, GgufErr
         }
     };
     let offset = cursor.u64(field)?;
-    if dims[0] % ggml_type.block_elements() != 0 {
+    if !dims[0].is_multiple_of(ggml_type.block_elements()) {
         return Err(GgufError::RowBlocks {
             tensor: name,
             offset: cursor.offset(),
@@ -424,13 +424,13 @@ fn parse_dims(cursor: &mut Cursor<'_>, field: &Field, name: &str) -> Result<Vec<
 /// The largest size that engines, which count in i64, can hold.
 const SIGNED_MAX: u64 = i64::MAX.cast_unsigned();
 
-/// Bytes of a tensor, when its elements and its bytes both fit in 63 bits.
+/// Bytes of a tensor, when they fit in 63 bits and so do the elements, counted dimension by dimension as
+/// engines count them.
 fn tensor_bytes(ggml_type: GgmlType, dims: &[u64]) -> Option<u64> {
-    let bytes = ggml_type.tensor_bytes(dims)?;
-    let elements = dims
-        .iter()
-        .try_fold(1u64, |product, dim| product.checked_mul(*dim))?;
-    (bytes <= SIGNED_MAX && elements <= SIGNED_MAX).then_some(bytes)
+    let fits = |value: &u64| *value <= SIGNED_MAX;
+    dims.iter()
+        .try_fold(1u64, |product, dim| product.checked_mul(*dim).filter(fits))?;
+    ggml_type.tensor_bytes(dims).filter(fits)
 }
 
 /// Proves that a data offset is where the padded bytes of all tensors before end.
@@ -442,7 +442,7 @@ fn refuse_offset(
 ) -> Result<(), GgufError> {
     let name = || tensor.name.clone();
     let found = tensor.offset;
-    if found % alignment != 0 {
+    if !found.is_multiple_of(alignment) {
         Err(GgufError::TensorMisaligned {
             tensor: name(),
             offset: field_offset,

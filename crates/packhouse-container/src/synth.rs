@@ -1,1 +1,0 @@
-//! Seeded synthetic models that a stock engine loads and runs.
