@@ -9,6 +9,7 @@
 
 pub mod ggml_cpu_repack;
 pub mod golden;
+pub mod stock_x86;
 
 /// The shape of one admitted tensor under a layout whose payload is cut along rows.
 ///

@@ -17,4 +17,5 @@ pub mod clock;
 pub mod fs;
 mod os;
 pub mod real;
+pub mod spawn;
 pub mod stat;

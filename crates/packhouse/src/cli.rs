@@ -1,0 +1,190 @@
+//! The words of the command line. Their help text is the command reference (`docs/cli.md`).
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// Packs a model's weights once and maps them at every later start.
+#[derive(Debug, Parser)]
+#[command(name = "packhouse", version, disable_help_subcommand = true)]
+pub(crate) struct Cli {
+    /// Print exactly one JSON document on stdout
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// One command.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Start an engine with its packs
+    ///
+    /// Sets the plug-in's environment and becomes the command: same process id, signals and
+    /// terminal. A short-lived watcher says in one line if the engine opened a model without
+    /// loading the plug-in.
+    #[command(verbatim_doc_comment)]
+    Run(RunArgs),
+    /// Print the variables that `run` sets, for `eval "$(packhouse env)"`
+    Env(PluginArgs),
+    /// Show what is in a container and what a stock CPU build packs of it
+    Inspect {
+        /// A GGUF file, or the first of its shards
+        model: PathBuf,
+        /// One line per tensor instead of one per type
+        #[arg(long)]
+        tensors: bool,
+    },
+    /// Compare sets with their records, or with --deep hash every object
+    Verify {
+        /// Set key, 8 or more hex digits; may be left out when there is one set
+        set: Option<String>,
+        /// Hash every object
+        #[arg(long)]
+        deep: bool,
+        /// Threads that hash [default: one per CPU]
+        #[arg(long, value_name = "N")]
+        threads: Option<usize>,
+    },
+    /// List the sets
+    Ls,
+    /// Show what the sets hold of the disk, own and shared
+    Du,
+    /// Remove what no set, pin or recent use keeps
+    Gc {
+        /// Only say what would go
+        #[arg(long)]
+        dry_run: bool,
+        /// Also on a store that other users read (its owner only)
+        #[arg(long)]
+        shared: bool,
+    },
+    /// Hash objects again, those longest unread first, to find bit rot
+    Scrub {
+        /// Bytes to hash at most, e.g. 500000000 or 20GiB [default: all]
+        #[arg(long, value_name = "BYTES", value_parser = byte_count)]
+        budget: Option<u64>,
+    },
+    /// Drop a set's name; gc then removes its objects
+    Rm {
+        /// Set key, 8 or more hex digits
+        set: String,
+    },
+    /// Keep a set whatever its age
+    Pin {
+        /// Set key, 8 or more hex digits; may be left out when there is one set
+        set: Option<String>,
+    },
+    /// Let gc judge a set by its age again
+    Unpin {
+        /// Set key, 8 or more hex digits; may be left out when there is one set
+        set: Option<String>,
+    },
+    /// Show the store's state, the host's abilities and what would make it faster
+    Doctor,
+    /// Watch a process that became an engine (started by `run`)
+    #[command(hide = true)]
+    Watch(WatchArgs),
+}
+
+/// What `run` takes.
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    #[command(flatten)]
+    pub(crate) plugin: PluginArgs,
+    /// The engine and its own arguments
+    #[arg(last = true, required = true, value_name = "CMD")]
+    pub(crate) engine: Vec<OsString>,
+}
+
+/// What the plug-in is told.
+#[derive(Debug, Args)]
+pub(crate) struct PluginArgs {
+    /// How a stored pack is believed before it is mapped [default: receipt and sample]
+    #[arg(long, value_enum)]
+    pub(crate) trust: Option<Trust>,
+    /// Folder for one JSON report per process and load
+    #[arg(long, value_name = "DIR")]
+    pub(crate) report: Option<PathBuf>,
+}
+
+/// Levels of trust.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Trust {
+    /// A few groups packed again from the live weights are equal
+    Sample,
+    /// Our receipt fits the object's stat identity
+    Receipt,
+    /// Hashed by this process
+    Deep,
+}
+
+impl Trust {
+    /// The word in `PACKHOUSE_TRUST`.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Sample => "sample",
+            Self::Receipt => "receipt",
+            Self::Deep => "deep",
+        }
+    }
+}
+
+/// What the watcher is told by `run`.
+#[derive(Debug, Args)]
+pub(crate) struct WatchArgs {
+    /// The process to watch
+    pub(crate) pid: u32,
+    /// Its start time as in field 22 of its stat file
+    pub(crate) start: u64,
+    /// The file that the plug-in makes when it is loaded
+    pub(crate) announcement: PathBuf,
+}
+
+/// Parses `123`, `5MB`, `5MiB`, `20GiB`, and so on; errors name the text.
+fn byte_count(text: &str) -> Result<u64, String> {
+    let split = text
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(text.len());
+    let (digits, unit) = text.split_at(split);
+    let factor: u64 = match unit {
+        "" | "B" => 1,
+        "KiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        "GiB" => 1 << 30,
+        "TiB" => 1 << 40,
+        "kB" => 1_000,
+        "MB" => 1_000_000,
+        "GB" => 1_000_000_000,
+        "TB" => 1_000_000_000_000,
+        _ => return Err("a unit is one of B kB MB GB TB KiB MiB GiB TiB".to_owned()),
+    };
+    let count: u64 = digits
+        .parse()
+        .map_err(|_| "not a whole number of bytes".to_owned())?;
+    count
+        .checked_mul(factor)
+        .ok_or_else(|| "more than 16 EiB".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn byte_counts_have_units_and_limits() {
+        assert_eq!(byte_count("0"), Ok(0));
+        assert_eq!(byte_count("20GiB"), Ok(20 << 30));
+        assert_eq!(byte_count("5MB"), Ok(5_000_000));
+        for wrong in ["", "GiB", "-1", "1.5GiB", "1gib", "99999999999TiB", "1 GiB"] {
+            assert!(byte_count(wrong).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn the_grammar_holds_together() {
+        use clap::CommandFactory as _;
+        Cli::command().debug_assert();
+    }
+}

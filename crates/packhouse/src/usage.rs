@@ -1,0 +1,76 @@
+//! A wrong command line in the form of every other error; help and version as clap renders them.
+
+use crate::answer::Answer;
+use crate::failure::{Exit, Failure};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use serde_json::Value;
+
+/// Prints help, version or what is wrong, and says how the program ends.
+#[expect(
+    clippy::disallowed_macros,
+    clippy::disallowed_methods,
+    reason = "the CLI's usage errors go to stderr and name the command that was meant"
+)]
+pub(crate) fn explain(error: &clap::Error) -> Exit {
+    if matches!(
+        error.kind(),
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion
+    ) {
+        let help = Answer::done(error.to_string(), Value::Null);
+        return help.print(false).unwrap_or(Exit::NotExecuted);
+    }
+    let words = std::env::args().skip(1).take_while(|word| word != "--");
+    let command = words
+        .into_iter()
+        .find(|word| word.bytes().all(|byte| byte.is_ascii_lowercase()));
+    eprint!("{}", failure(error, command.as_deref()));
+    Exit::Usage
+}
+
+fn failure(error: &clap::Error, command: Option<&str>) -> Failure {
+    let text = |kind| match error.get(kind)? {
+        ContextValue::String(text) => Some(text.clone()),
+        ContextValue::Strings(texts) => Some(texts.join(", ")),
+        _ => None,
+    };
+    let argument = text(ContextKind::InvalidArg);
+    let value = text(ContextKind::InvalidValue);
+    let (what, shown) = match error.kind() {
+        ErrorKind::InvalidSubcommand => (
+            "no such command".to_owned(),
+            text(ContextKind::InvalidSubcommand),
+        ),
+        ErrorKind::UnknownArgument => ("unexpected argument".to_owned(), argument),
+        ErrorKind::MissingRequiredArgument => ("missing argument".to_owned(), argument),
+        ErrorKind::ArgumentConflict => ("argument given twice".to_owned(), argument),
+        ErrorKind::InvalidValue | ErrorKind::ValueValidation => match value.as_deref() {
+            None | Some("") => ("missing value".to_owned(), argument),
+            Some(_) => (
+                format!("invalid value for {}", argument.unwrap_or_default()),
+                value,
+            ),
+        },
+        ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            ("missing argument".to_owned(), Some("COMMAND".to_owned()))
+        }
+        kind => (kind.to_string(), argument.or(value)),
+    };
+    let mut failure = Failure::usage(what, shown.unwrap_or_else(|| "none given".to_owned()));
+    if let Some(reason) = std::error::Error::source(error) {
+        failure = failure.cause(reason.to_string());
+    }
+    if let Some(known) = text(ContextKind::ValidValue).filter(|known| !known.is_empty()) {
+        failure = failure.cause(format!("known values: {known}"));
+    }
+    let suggested =
+        text(ContextKind::SuggestedSubcommand).or_else(|| text(ContextKind::SuggestedArg));
+    if let Some(suggested) = suggested {
+        failure = failure.cause(format!("similar: {suggested}"));
+    }
+    match command {
+        Some(command) if error.kind() != ErrorKind::InvalidSubcommand => {
+            failure.hint(format!("packhouse {command} --help"))
+        }
+        Some(_) | None => failure.hint("packhouse --help"),
+    }
+}
