@@ -1,12 +1,41 @@
-//! Objects, packs, sets, publish, verify, receipts, source ledger, gc
+//! The store: payloads by content, the packs and sets that name them, and what this user verified.
+//!
+//! - `root` opens a store and judges owners; `publish` makes bytes visible; `object` and `pack` read
+//!   only what is verified; `quarantine` moves the rest away; `reserve` and `lock` are for fillers;
+//! - `record`, `manifest`, `container_record` are pure values; `set` reads and publishes sets;
+//! - `state` is private: `receipt`, `ledger`, `use_log`.
+//!
+//! Invariants:
+//! - a crash at any operation leaves every object, pack and set whole or absent;
+//! - nothing is handed out but what was verified; nothing below the root is overwritten or edited;
+//! - each refusal names path or key, expected and actual.
+//!
+//! Never: prints, reads the environment, knows of containers' formats, SIMD or engines.
+//! Formats: `docs/format/store.md`, `docs/format/state.md`, `docs/format/keys.md`.
+
+#![forbid(unsafe_code)]
 
 pub mod container_record;
 pub mod fields;
 pub mod gc_plan;
 pub mod ledger;
+pub mod lock;
 pub mod manifest;
+pub mod object;
+pub mod pack;
 pub mod percent;
+pub mod publish;
+pub mod quarantine;
 pub mod receipt;
 pub mod record;
+pub mod reserve;
+pub mod root;
 pub mod state;
 pub mod use_log;
+
+/// Locks a mutex whose content no panic can leave half-changed.
+pub(crate) fn lock_mutex<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+}
