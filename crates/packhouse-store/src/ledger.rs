@@ -11,6 +11,7 @@
 //! Never: a path or a file name; an identity that is not settled. Format: `docs/format/state.md`.
 
 use crate::fields::{FieldError, Fields};
+use crate::root::{OpenError, Store};
 use crate::state::{Durability, Recorded, State, StateError};
 use crate::state::{file_system_text, list_names, remove_name, render_stat};
 use crate::state::{settle_wait_ns, take_stat};
@@ -335,6 +336,13 @@ impl Sources {
             dir.unlink(&name)?;
         }
         root.remove_dir(place)
+    }
+}
+
+impl Store {
+    /// This user's source ledgers.
+    pub fn sources(&self) -> Result<Sources, &OpenError> {
+        self.state().map(|state| Sources::new(state.clone()))
     }
 }
 

@@ -17,6 +17,7 @@
 
 pub mod container_record;
 pub mod fields;
+mod gc_lock;
 pub mod gc_plan;
 pub mod ledger;
 pub mod lock;
@@ -30,6 +31,8 @@ pub mod receipt;
 pub mod record;
 pub mod reserve;
 pub mod root;
+pub mod set;
+pub mod small;
 pub mod state;
 pub mod use_log;
 

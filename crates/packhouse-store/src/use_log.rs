@@ -10,6 +10,7 @@
 
 use crate::fields::{FieldError, Fields, cut};
 use crate::percent::{decode_path, encode_path};
+use crate::root::{OpenError, Store};
 use crate::state::{Durability, State, StateError, list_names, remove_name};
 use packhouse_base::canonical;
 use packhouse_base::digest::{Digest, SetKey};
@@ -180,6 +181,13 @@ impl UseLog {
             None => Ok(Vec::new()),
             Some(dir) => Ok(list_names(&dir)?),
         }
+    }
+}
+
+impl Store {
+    /// This user's use log.
+    pub fn use_log(&self) -> Result<UseLog, &OpenError> {
+        self.state().map(|state| UseLog::new(state.clone()))
     }
 }
 
