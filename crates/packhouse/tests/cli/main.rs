@@ -1,0 +1,12 @@
+//! The command from outside: exit codes, both streams, processes.
+//!
+//! `cargo xtask docs` writes the snapshots and `docs/cli.md` again; review the difference.
+
+#![forbid(unsafe_code)]
+
+mod docs;
+mod inspect;
+mod model;
+mod run;
+mod sandbox;
+mod usage;
