@@ -1,1 +1,3 @@
+mod fixture;
+mod state;
 mod vectors;
