@@ -72,6 +72,7 @@ pub(crate) fn forgotten(tree: &Tree) -> Vec<String> {
     findings
 }
 
+/// Whether a parent module declares the file, or a root does so in an inline `mod folder { ... }`.
 fn declared(tree: &Tree, path: &str, roots: &[String]) -> bool {
     let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
     let stem = name.trim_end_matches(".rs");
@@ -79,26 +80,32 @@ fn declared(tree: &Tree, path: &str, roots: &[String]) -> bool {
         "mod" => folder.rsplit_once('/').unwrap_or(("", folder)),
         _ => (folder, stem),
     };
-    let wanted = format!("mod {stem};");
+    let (above, folder_name) = folder.rsplit_once('/').unwrap_or(("", folder));
+    let root_in = |candidate: &str, wanted: &str| {
+        let lies_there = candidate
+            .rsplit_once('/')
+            .is_some_and(|(at, _)| at == wanted);
+        lies_there && roots.iter().any(|root| root == candidate)
+    };
     let is_parent = |candidate: &str| {
         candidate == format!("{folder}.rs")
             || candidate == format!("{folder}/mod.rs")
-            || roots.iter().any(|root| {
-                root == candidate && root.rsplit_once('/').is_some_and(|(at, _)| at == folder)
-            })
+            || root_in(candidate, folder)
     };
-    tree.files
-        .iter()
-        .filter(|file| is_parent(&file.path))
-        .any(|file| {
-            let mut lines = file.text.lines().map(str::trim);
-            lines.any(|line| {
-                let rest = line
-                    .trim_start_matches("pub(crate) ")
-                    .trim_start_matches("pub ");
-                rest == wanted
-            })
+    let has_line = |text: &str, wanted: &str| {
+        text.lines().any(|line| {
+            let line = line.trim();
+            line.trim_start_matches("pub(crate) ")
+                .trim_start_matches("pub ")
+                == wanted
         })
+    };
+    let declaration = format!("mod {stem};");
+    tree.files.iter().any(|file| {
+        let inline =
+            root_in(&file.path, above) && has_line(&file.text, &format!("mod {folder_name} {{"));
+        (is_parent(&file.path) || inline) && has_line(&file.text, &declaration)
+    })
 }
 
 #[cfg(test)]
