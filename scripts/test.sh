@@ -41,14 +41,15 @@ isa_of_cpu() {
   echo
 }
 
-stage_fmt() { cargo fmt --all --check; }
+stage_fmt() { cargo fmt --all --check -- --color never; }
 
 # Libraries and binaries: with the bans of clippy.toml.
-stage_clippy() { cargo clippy --locked --workspace --quiet -- -D warnings; }
+stage_clippy() { cargo clippy --locked --workspace --keep-going --quiet -- -D warnings; }
 
 # Every target: without the bans, which tests need not obey.
 stage_clippy_tests() {
-  cargo clippy --locked --workspace --all-targets --quiet -- -D warnings "${bans[@]/#/-A}"
+  cargo clippy --locked --workspace --all-targets --keep-going --quiet -- -D warnings \
+    "${bans[@]/#/-A}"
 }
 
 # A crate that breaks each kind of ban once must fail, or clippy.toml is not read.

@@ -1,7 +1,7 @@
 //! Canonical JSON: sorted keys, no spaces, integers only, UTF-8, final newline.
 //!
-//! `parse` refuses every other spelling of the same value, so a stored record has one encoding and a
-//! byte comparison is a value comparison. Specified in `docs/format/keys.md`.
+//! `parse` refuses every other spelling of the same value, so a stored record has one encoding and
+//! a byte comparison is a value comparison. Specified in `docs/format/keys.md`.
 
 use serde_json::Value;
 
@@ -23,7 +23,8 @@ pub enum CanonicalError {
         /// What the parser said.
         reason: String,
     },
-    /// JSON, but another spelling of its value (spaces, key order, duplicate keys, escapes, floats).
+    /// JSON, but another spelling of its value (spaces, key order, duplicate keys, escapes,
+    /// floats).
     #[error("not canonical: byte {offset} differs from the canonical spelling")]
     NotCanonical {
         /// First byte that differs.
@@ -31,8 +32,8 @@ pub enum CanonicalError {
     },
 }
 
-/// Renders a value in canonical form. Objects are sorted by key because `serde_json` keeps them in a
-/// `BTreeMap` here; the caller puts no floats in.
+/// Renders a value in canonical form. Objects are sorted by key because `serde_json` keeps them in
+/// a `BTreeMap` here; the caller puts no floats in.
 pub fn render(value: &Value) -> Vec<u8> {
     let mut bytes = serde_json::to_vec(value).expect("because a Value always serialises");
     bytes.push(b'\n');

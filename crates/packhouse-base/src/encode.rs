@@ -1,8 +1,8 @@
 //! The canonical encoding whose SHA-256 is a key.
 //!
-//! A sequence of items, each a u64 LE length and its bytes; the domain tag is the first item; text is
-//! UTF-8; an integer is an 8-byte LE item; a digest is 32 raw bytes; a list is an integer item with
-//! its count, then its elements. Specified in `docs/format/keys.md`.
+//! A sequence of items, each a u64 LE length and its bytes; the domain tag is the first item; text
+//! is UTF-8; an integer is an 8-byte LE item; a digest is 32 raw bytes; a list is an integer item
+//! with its count, then its elements. Specified in `docs/format/keys.md`.
 
 use crate::digest::{Digest, Hasher};
 

@@ -69,8 +69,8 @@ impl GgmlType {
         self.block_bytes
     }
 
-    /// Bytes of a tensor with these dims (ne0 first). `None` when ne0 is no multiple of the block or
-    /// a product overflows u64. A zero dim gives 0 bytes.
+    /// Bytes of a tensor with these dims (ne0 first). `None` when ne0 is no multiple of the block
+    /// or a product overflows u64. A zero dim gives 0 bytes.
     pub fn tensor_bytes(&self, dims: &[u64]) -> Option<u64> {
         let (ne0, rest) = dims.split_first()?;
         if ne0 % self.block_elements != 0 {

@@ -1,7 +1,7 @@
 //! What makes a pack and a set the pack and the set that they are, and the keys hashed from that.
 //!
-//! No path, date, model name or engine version takes part: fine-tunes share unchanged tensors, and a
-//! changed packer names another pack by its fingerprint. Specified in `docs/format/keys.md`.
+//! No path, date, model name or engine version takes part: fine-tunes share unchanged tensors, and
+//! a changed packer names another pack by its fingerprint. Specified in `docs/format/keys.md`.
 
 use crate::digest::{Fingerprint, PackKey, SetKey, TensorDigest};
 use crate::encode::Sequence;
@@ -71,8 +71,8 @@ pub fn canonical_dims(dims: &[u64]) -> Vec<u64> {
         .collect()
 }
 
-/// Returns the set key: SHA-256 of {`packhouse/set/1`, plan name, SHA-256 of the plan's bytes, list of
-/// (slot, tensor name, pack key)} with the entries ordered by slot.
+/// Returns the set key: SHA-256 of {`packhouse/set/1`, plan name, SHA-256 of the plan's bytes, list
+/// of (slot, tensor name, pack key)} with the entries ordered by slot.
 pub fn set_key(plan: &str, plan_digest: &crate::digest::Digest, entries: &[SetEntry]) -> SetKey {
     let mut ordered: Vec<_> = entries.iter().collect();
     ordered.sort_by_key(|entry| entry.slot);

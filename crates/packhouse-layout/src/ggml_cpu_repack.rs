@@ -1,13 +1,16 @@
-//! `ggml-cpu-repack` version 1: whatever a ggml CPU library's own CPU_REPACK buffer makes of a tensor.
+//! `ggml-cpu-repack` version 1: whatever a ggml CPU library's own CPU_REPACK buffer makes of a
+//! tensor.
 //!
-//! The layout's name says who made the bytes, its fingerprint says which: the engine packs the golden
-//! weights below and the hash of the result goes into every pack key. So a changed kernel choice, CPU or
-//! engine names other packs, and an own packer that makes the same bytes names the same ones.
+//! The layout's name says who made the bytes, its fingerprint says which: the engine packs the
+//! golden weights below and the hash of the result goes into every pack key. So a changed kernel
+//! choice, CPU or engine names other packs, and an own packer that makes the same bytes names the
+//! same ones.
 //!
-//! Every known member interleaves whole rows within groups of 4, 8 or 16 rows and keeps groups in order,
-//! so a group of `unit_rows` rows packs alone. The engine chooses by ne1's divisibility, so the unit is
-//! the largest of 16, 8, 4 that divides ne1 and each unit size has its own golden weight. That packing by
-//! units equals packing whole is proven at run time on the golden weights by the code that packs.
+//! Every known member interleaves whole rows within groups of 4, 8 or 16 rows and keeps groups in
+//! order, so a group of `unit_rows` rows packs alone. The engine chooses by ne1's divisibility, so
+//! the unit is the largest of 16, 8, 4 that divides ne1 and each unit size has its own golden
+//! weight. That packing by units equals packing whole is proven at run time on the golden weights
+//! by the code that packs.
 
 use crate::golden::{BYTE_EDGES, F16_EDGES, SplitMix64};
 use crate::{Geometry, Refusal};
@@ -79,8 +82,8 @@ pub struct Golden {
     pub bytes: Vec<u8>,
 }
 
-/// Tells whether some CPU_REPACK could take the tensor and how it is cut. Whether the engine at hand does
-/// is the engine's word. Errors name the type or the dims that are in the way.
+/// Tells whether some CPU_REPACK could take the tensor and how it is cut. Whether the engine at
+/// hand does is the engine's word. Errors name the type or the dims that are in the way.
 pub fn admit(ty: GgmlType, dims: &[u64]) -> Result<Geometry, Refusal> {
     if packable(ty).is_none() {
         return Err(Refusal::Type {
@@ -115,8 +118,8 @@ pub fn admit(ty: GgmlType, dims: &[u64]) -> Result<Geometry, Refusal> {
     })
 }
 
-/// Returns the golden weight of a type and unit size: three blocks wide, and a row count that the unit
-/// divides and the next larger unit does not. `None` for types that no CPU_REPACK packs.
+/// Returns the golden weight of a type and unit size: three blocks wide, and a row count that the
+/// unit divides and the next larger unit does not. `None` for types that no CPU_REPACK packs.
 pub fn golden(ty: GgmlType, unit_rows: u64) -> Option<Golden> {
     let packable = packable(ty)?;
     let rows = match unit_rows {
@@ -132,7 +135,8 @@ pub fn golden(ty: GgmlType, unit_rows: u64) -> Option<Golden> {
     let mut bytes = vec![0; block_count * block_bytes];
     for (index, block) in bytes.chunks_exact_mut(block_bytes).enumerate() {
         stream.fill(block);
-        // Of each four blocks one stays random, one has an edge byte throughout, two have edge scales.
+        // Of each four blocks one stays random, one has an edge byte throughout, two have edge
+        // scales.
         if index % 4 == 1 {
             block.fill(BYTE_EDGES[index / 4 % BYTE_EDGES.len()]);
         }

@@ -34,9 +34,9 @@ impl SplitMix64 {
     }
 }
 
-/// Scale values that packers get wrong, as f16 bits: zeros of both signs, the smallest subnormals, the
-/// largest subnormal, the smallest normal, one, minus one, one ulp beside one, the largest finite
-/// values, infinities, quiet and signalling NaN.
+/// Scale values that packers get wrong, as f16 bits: zeros of both signs, the smallest subnormals,
+/// the largest subnormal, the smallest normal, one, minus one, one ulp beside one, the largest
+/// finite values, infinities, quiet and signalling NaN.
 pub const F16_EDGES: [u16; 16] = [
     0x0000, 0x8000, 0x0001, 0x8001, 0x03ff, 0x0400, 0x3c00, 0xbc00, 0x3c01, 0x3bff, 0x7bff, 0xfbff,
     0x7c00, 0xfc00, 0x7e00, 0x7d01,

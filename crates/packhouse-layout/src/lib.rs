@@ -1,9 +1,9 @@
 //! Layouts: ids, geometry and golden weights. This crate is the judge: plain loops, no `unsafe`, no
 //! SIMD, no threads.
 //!
-//! A layout is a named, versioned order of a tensor's bytes for some kernels. Each module has its id
-//! and version, `admit` (tensor to `Geometry` or a named `Refusal`), and the golden weight whose packed
-//! bytes are the packer's fingerprint.
+//! A layout is a named, versioned order of a tensor's bytes for some kernels. Each module has its
+//! id and version, `admit` (tensor to `Geometry` or a named `Refusal`), and the golden weight whose
+//! packed bytes are the packer's fingerprint.
 
 #![forbid(unsafe_code)]
 
@@ -14,7 +14,8 @@ pub mod stock_x86;
 /// The shape of one admitted tensor under a layout whose payload is cut along rows.
 ///
 /// A *unit* is the smallest group of rows that can be packed alone; unit `i` takes the source rows
-/// `i * unit_rows ..` and fills the payload bytes `i * unit_bytes() ..`, so it is the sample group too.
+/// `i * unit_rows ..` and fills the payload bytes `i * unit_bytes() ..`, so it is the sample group
+/// too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
     /// Rows over all matrices of the tensor (ne1 * ne2 * ne3).

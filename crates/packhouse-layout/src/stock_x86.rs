@@ -1,8 +1,9 @@
-//! What a stock x86-64 ggml packs, from a tensor's name, type and dims alone: for showing a container
-//! to people before an engine is at hand. What an engine really packs is that engine's own word.
+//! What a stock x86-64 ggml packs, from a tensor's name, type and dims alone: for showing a
+//! container to people before an engine is at hand. What an engine really packs is that engine's
+//! own word.
 //!
-//! Source: `ggml_repack_get_optimal_repack_type` and `supports_op` in `repack.cpp` of ggml 0.26.0, and
-//! llama.cpp's rule that a model without `output.weight` multiplies by its token embedding.
+//! Source: `ggml_repack_get_optimal_repack_type` and `supports_op` in `repack.cpp` of ggml 0.26.0,
+//! and llama.cpp's rule that a model without `output.weight` multiplies by its token embedding.
 
 use packhouse_base::ggml_type::GgmlType;
 

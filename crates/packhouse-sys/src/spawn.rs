@@ -25,7 +25,9 @@ pub fn spawn_detached(command: &mut Command) -> io::Result<()> {
     if status.success() {
         return Ok(());
     }
-    Err(io::Error::other(format!("the first child ended with {status}")))
+    Err(io::Error::other(format!(
+        "the first child ended with {status}"
+    )))
 }
 
 /// Runs between fork and exec: new session, second fork, no inherited descriptor survives exec.

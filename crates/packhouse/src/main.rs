@@ -1,7 +1,7 @@
 //! The packhouse command: words, environment, exit codes.
 //!
-//! Each command answers with an `Answer` (text and JSON) or a `Failure`; only this file and `answer`
-//! print. Exit codes: 0 done or yes, 1 a negative answer, 2 usage, 3 not executed.
+//! Each command answers with an `Answer` (text and JSON) or a `Failure`; only this file and
+//! `answer` print. Exit codes: 0 done or yes, 1 a negative answer, 2 usage, 3 not executed.
 
 #![forbid(unsafe_code)]
 

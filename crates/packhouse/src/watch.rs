@@ -66,8 +66,8 @@ pub(crate) fn watch(args: &WatchArgs) -> Option<String> {
             && since.elapsed() > GRACE
         {
             break Some(format!(
-                "packhouse: process {} opened {} without loading the plug-in: it packs at every start \
-                 (static engines and engines before ggml backend API 2 load none)",
+                "packhouse: process {} opened {} without loading the plug-in: it packs at every \
+                 start (engines that load no back ends by path, such as static ones, do)",
                 args.pid,
                 path.display()
             ));

@@ -154,7 +154,8 @@ fn with_packhouse_off_nobody_watches() {
     assert_eq!(String::from_utf8(output.stdout).unwrap(), "<>\n");
 }
 
-/// A supervisor that waits for the end of a pipe, a port or a terminal must not wait for the watcher.
+/// A supervisor that waits for the end of a pipe, a port or a terminal must not wait for the
+/// watcher.
 #[test]
 fn the_watcher_holds_no_descriptor_but_stderr() {
     let sandbox = Sandbox::new();

@@ -71,7 +71,12 @@ impl Sandbox {
             .map(|word| word.replace(own, "<tmp>"))
             .collect();
         let exit = output.status.code().expect("because nothing kills it");
-        writeln!(text, "$ packhouse {}\nexit {exit}", words.join(" ")).unwrap();
+        let line = ["packhouse".to_owned()]
+            .into_iter()
+            .chain(words)
+            .collect::<Vec<_>>()
+            .join(" ");
+        writeln!(text, "$ {line}\nexit {exit}").unwrap();
         for (name, stream) in [("stdout", &output.stdout), ("stderr", &output.stderr)] {
             if !stream.is_empty() {
                 writeln!(text, "--- {name}\n{}", plain(stream).trim_end_matches('\n')).unwrap();
