@@ -107,7 +107,7 @@ table=
 # Counts a log's tests; a stage without tests counts as one. Sets `skips` of the caller.
 count() { # LOG STATUS
   local summary stage_passed stage_failed
-  summary=$(grep -aE '^ *Summary ' "$1" | tail -1)
+  summary=$(grep -m1 -aE '^ *Summary \[' "$1")
   stage_passed=$(grep -oE '[0-9]+ passed' <<<"$summary" | grep -oE '[0-9]+')
   stage_failed=$(grep -oE '[0-9]+ (failed|timed out|exec failed)' <<<"$summary" |
     awk '{ sum += $1 } END { print sum + 0 }')
@@ -130,7 +130,7 @@ run_stage() {
     tail -n 200 "$log"
     printf 'failed: %s (whole log: target/test-logs/%s.log)\n' "$name" "$name"
   else
-    grep -aE '^(isa |cargo-nextest |tidy: |[0-9]+ bans|engine: | *Summary )' "$log"
+    grep -aE '^(isa |cargo-nextest |tidy: |[0-9]+ bans|engine: | *Summary \[)' "$log"
   fi
   if [ "$skips" != 0 ]; then
     grep -aE '^ *SKIP: ' "$log"

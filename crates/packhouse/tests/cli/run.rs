@@ -146,6 +146,23 @@ fn an_announced_plugin_ends_the_watcher_without_a_word() {
     assert_eq!(announcement_folders(&sandbox), 0);
 }
 
+/// The watcher is a convenience: without a place for its announcement the engine starts all the same.
+#[test]
+fn an_engine_starts_without_a_watcher_too() {
+    let sandbox = Sandbox::new();
+    let mut command = sandbox.command(&["run", "--", "echo", "served"]);
+    let output = command.env("TMPDIR", "/nowhere").output().unwrap();
+    assert_eq!(
+        (output.status.code(), output.stdout.as_slice()),
+        (Some(0), &b"served\n"[..])
+    );
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        said.starts_with("packhouse: nobody watches whether the plug-in is loaded: "),
+        "{said}"
+    );
+}
+
 #[test]
 fn with_packhouse_off_nobody_watches() {
     let sandbox = Sandbox::new();
