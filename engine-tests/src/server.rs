@@ -88,7 +88,7 @@ impl Server {
                 "the engine never got ready:\n{}",
                 self.log()
             );
-            thread::sleep(Duration::from_millis(5));
+            thread::sleep(Duration::from_millis(1));
         }
     }
 
@@ -118,6 +118,11 @@ impl Server {
                 .to_owned(),
             tokens: tokens.iter().filter_map(Value::as_i64).collect(),
         }
+    }
+
+    /// The port it listens on.
+    pub fn port(&self) -> u16 {
+        self.port
     }
 
     /// Its process id.
