@@ -19,22 +19,27 @@ pub mod container_record;
 pub mod fields;
 mod gc_lock;
 pub mod gc_plan;
+mod inventory;
 pub mod ledger;
 pub mod lock;
 pub mod manifest;
 pub mod object;
 pub mod pack;
 pub mod percent;
+pub mod pins;
 pub mod publish;
 pub mod quarantine;
 pub mod receipt;
 pub mod record;
 pub mod reserve;
+pub mod rm;
 pub mod root;
+pub mod scrub;
 pub mod set;
 pub mod small;
 pub mod state;
 pub mod use_log;
+pub mod verify;
 
 /// Locks a mutex whose content no panic can leave half-changed.
 pub(crate) fn lock_mutex<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
