@@ -1,1 +1,34 @@
-//! Source to key to hit, or pack and publish, to mapped payloads
+//! From a source tensor in an engine's memory to a mapped payload: a hit, or pack and publish.
+//!
+//! - `engine`: what the loader needs of an engine; `settings`: what the user chose;
+//! - `source`: which bytes are these, without reading them;
+//! - `load`: one engine load, tensor by tensor; `hit` and `pack`: its two ways; `tally`: its counters;
+//! - `fill`: the background thread that stores what a load packed.
+//!
+//! Invariants:
+//! - `Load::serve` ends with the region holding what the engine's own packer makes of the source;
+//! - only verified objects are attached; every tensor that is not has a counted, named reason;
+//! - nothing is written before a load's tensors are all served, and nothing live is re-mapped after.
+//!
+//! Never: prints, reads the environment, knows ggml. Errors of the store end in a reason, not in a failure.
+
+#![forbid(unsafe_code)]
+
+mod engine;
+mod fill;
+mod hit;
+mod load;
+mod pack;
+mod settings;
+mod source;
+mod tally;
+
+pub use engine::{Engine, Level, PackerRefusal, PackerTraits};
+pub use hit::sample_units;
+pub use load::{Load, Loader, Request};
+pub use settings::{Settings, Trust};
+
+/// Name of the plan that the loader's sets follow.
+pub const PLAN: &str = "ggml-cpu";
+/// The plan's bytes, whose digest is part of every set key.
+pub const PLAN_BYTES: &[u8] = include_bytes!("../plans/ggml-cpu.toml");

@@ -14,6 +14,11 @@ use std::os::fd::BorrowedFd;
 use std::ptr;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+/// Bytes of a page of this host.
+pub fn page_bytes() -> usize {
+    rustix::param::page_size()
+}
+
 /// Alignment of a reservation's base: the size of a huge page on x86-64 and aarch64.
 pub const HUGE_PAGE_BYTES: usize = 2 << 20;
 
@@ -109,7 +114,7 @@ impl Region {
     pub fn new(reservation: Arc<Reservation>, offset: usize, bytes: usize) -> io::Result<Self> {
         let end = offset.checked_add(bytes.next_multiple_of(rustix::param::page_size()));
         let inside = end.is_some_and(|end| end <= reservation.bytes);
-        if bytes == 0 || !inside || offset % rustix::param::page_size() != 0 {
+        if bytes == 0 || !inside || !offset.is_multiple_of(rustix::param::page_size()) {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         Ok(Self {

@@ -4,10 +4,16 @@
 //! offset behind it, `open_file` finds the engine's own still-open descriptor of exactly that file: the
 //! name in the listing may by now belong to another file, so it is never opened.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "/proc is asked by path; it is no stored byte"
+)]
+
 use rustix::mm::Advice;
 use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
 
 /// The file mappings of this process, sorted by address; neighbours that continue each other are one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -95,6 +101,13 @@ pub fn open_file(device: u64, inode: u64) -> io::Result<Option<OwnedFd>> {
         }
     }
     Ok(None)
+}
+
+/// The path that a descriptor was opened by, as the kernel has it now; `None` when it has none any more.
+pub fn path_of(file: BorrowedFd<'_>) -> Option<PathBuf> {
+    let path = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()?;
+    let is_gone = path.as_os_str().as_encoded_bytes().ends_with(b" (deleted)");
+    (path.is_absolute() && !is_gone).then_some(path)
 }
 
 /// Drops this process' hold on the pages of a file mapping that lie wholly inside the range; they are read

@@ -1,0 +1,297 @@
+//! The hit: look up the pack, prove it, compare samples, map it.
+
+use crate::engine::Engine;
+use crate::load::{Request, SampleBudget};
+use crate::settings::Trust;
+use crate::source::Located;
+use crate::tally::{Samples, Tally};
+use packhouse_base::digest::{ObjectDigest, PackKey, TensorDigest};
+use packhouse_base::identity::{PackIdentity, canonical_dims};
+use packhouse_layout::ggml_cpu_repack as layout;
+use packhouse_store::object::{HowVerified, ObjectTrust, UnverifiedObject, VerifiedObject};
+use packhouse_store::pack::PackRefusal;
+use packhouse_store::record::PackRecord;
+use packhouse_store::root::Store;
+use packhouse_sys::fs::File;
+use packhouse_sys::source_map;
+use packhouse_sys::stat::FsTrust;
+
+/// A pack of the store that belongs to a request, with its object.
+pub(crate) struct Candidate {
+    pub(crate) record: PackRecord,
+    pub(crate) object: Object,
+}
+
+/// An object, as far as it is proven.
+pub(crate) enum Object {
+    Proven(VerifiedObject),
+    /// To be proven by samples alone, as the user chose.
+    ToSample(UnverifiedObject),
+}
+
+impl Object {
+    fn file(&self) -> &File {
+        match self {
+            Self::Proven(object) => object.file(),
+            Self::ToSample(object) => object.file(),
+        }
+    }
+
+    fn digest(&self) -> ObjectDigest {
+        match self {
+            Self::Proven(object) => object.digest(),
+            Self::ToSample(object) => object.digest(),
+        }
+    }
+
+    /// The proven object, after `sample` found no difference.
+    pub(crate) fn sampled(self) -> VerifiedObject {
+        match self {
+            Self::Proven(object) => object,
+            Self::ToSample(object) => object.accept_sampled(),
+        }
+    }
+}
+
+/// Why a tensor is packed although a store is there.
+pub(crate) enum NoHit {
+    /// There is no pack under the key.
+    Miss(&'static str),
+    /// There is one, and it is not used: reason for the counters, and in words.
+    Refused(&'static str, String),
+}
+
+/// Returns the units to sample: `SAMPLE_UNITS` of them, spread evenly and shifted by `rotation`, in two of
+/// three turns with the very first or the very last among them; all units when there are no more.
+pub fn sample_units(unit_count: u64, rotation: u64) -> Vec<u64> {
+    if unit_count <= SAMPLE_UNITS {
+        return (0..unit_count).collect();
+    }
+    let stride = unit_count / SAMPLE_UNITS;
+    let (shift, turn) = (rotation % stride, rotation / stride);
+    let mut units: Vec<u64> = (0..SAMPLE_UNITS)
+        .map(|index| index * stride + shift)
+        .collect();
+    match turn % 3 {
+        0 => units[0] = 0,
+        1 => units[7] = unit_count - 1,
+        _ => {}
+    }
+    units
+}
+
+/// The identity of the pack that a request needs.
+pub(crate) fn identity_of(
+    request: &Request<'_>,
+    fingerprint: packhouse_base::digest::Fingerprint,
+    source: TensorDigest,
+) -> PackIdentity {
+    let unit_rows = request.geometry.unit_rows;
+    PackIdentity {
+        layout: layout::ID.to_owned(),
+        layout_version: layout::VERSION,
+        parameters: [(layout::UNIT_ROWS.to_owned(), unit_rows)].into(),
+        fingerprint,
+        type_id: request.ty.id(),
+        dims: canonical_dims(request.dims),
+        source,
+    }
+}
+
+/// Looks a pack up and proves its object.
+pub(crate) fn look_up(
+    store: &Store,
+    trust: Trust,
+    key: &PackKey,
+    request: &Request<'_>,
+) -> Result<Candidate, NoHit> {
+    let record = match store.lookup_pack(key) {
+        Ok(record) => record,
+        Err(PackRefusal::Missing { .. }) => return Err(NoHit::Miss("absent")),
+        Err(refusal) => {
+            return Err(NoHit::Refused(
+                refusal.reason(),
+                in_words(request, &refusal),
+            ));
+        }
+    };
+    if record.length != request.geometry.payload_bytes() {
+        let (expected, actual) = (request.geometry.payload_bytes(), record.length);
+        let words = format!(
+            "{}: pack {key} has {actual} bytes, {expected} are wanted",
+            request.name
+        );
+        return Err(NoHit::Refused("length", words));
+    }
+    let (digest, length) = (&record.object, record.length);
+    let object = match trust {
+        Trust::Deep => store
+            .object(digest, length, ObjectTrust::Deep)
+            .map(Object::Proven),
+        Trust::Receipt => store
+            .object(digest, length, ObjectTrust::Receipt)
+            .map(Object::Proven),
+        Trust::Sample => store
+            .object_for_sample(digest, length)
+            .map(Object::ToSample),
+    };
+    match object {
+        Ok(object) => Ok(Candidate { record, object }),
+        Err(refusal) => Err(NoHit::Refused(
+            refusal.reason(),
+            in_words(request, &refusal),
+        )),
+    }
+}
+
+/// Packs sample units from the live source and compares them with the object. `Err` names the first that
+/// differs. Units whose source pages are in memory come first; the others only within the load's budget.
+pub(crate) fn sample(
+    engine: &dyn Engine,
+    request: &Request<'_>,
+    object: &Object,
+    budget: &mut SampleBudget,
+    samples: &mut Samples,
+) -> Result<(), NoHit> {
+    let unit_bytes = usize::try_from(request.geometry.unit_bytes()).unwrap_or(usize::MAX);
+    let units = sample_units(request.geometry.unit_count(), budget.rotation);
+    let ranges = units.into_iter().filter_map(|unit| {
+        let start = usize::try_from(unit).ok()?.checked_mul(unit_bytes)?;
+        Some((unit, request.source.get(start..start + unit_bytes)?))
+    });
+    let (resident, other): (Vec<_>, Vec<_>) =
+        ranges.partition(|(_, source)| source_map::is_resident(source));
+    let (mut packed, mut stored) = (vec![0; unit_bytes], vec![0; unit_bytes]);
+    for (index, (unit, source)) in resident.iter().chain(&other).enumerate() {
+        if index >= resident.len() && !budget.allows_a_read() {
+            samples.skipped += 1;
+            continue;
+        }
+        let started_ns = budget.clock.steady_ns();
+        let geometry = &request.geometry;
+        let pack = engine.pack(request.ty, request.dims, geometry, source, &mut packed);
+        let offset = unit * geometry.unit_bytes();
+        let read = object.file().read_full_at(offset, &mut stored);
+        let elapsed_ns = budget.clock.steady_ns().saturating_sub(started_ns);
+        samples.taken += 1;
+        samples.source_bytes += geometry.unit_bytes();
+        samples.duration_ns += elapsed_ns;
+        if index >= resident.len() {
+            budget.spend(elapsed_ns);
+        }
+        if pack.is_err() || !matches!(read, Ok(bytes) if bytes == unit_bytes) || packed != stored {
+            let at = packed
+                .iter()
+                .zip(&stored)
+                .position(|(a, b)| a != b)
+                .unwrap_or(0);
+            let words = format!(
+                "{}: object {} differs from the live weights in rows {} to {}, byte {at} of them: \
+                 {:#04x} stored, {:#04x} packed now",
+                request.name,
+                object.digest(),
+                unit * geometry.unit_rows,
+                (unit + 1) * geometry.unit_rows - 1,
+                stored[at],
+                packed[at],
+            );
+            return Err(NoHit::Refused("sample", words));
+        }
+    }
+    Ok(())
+}
+
+/// Puts a proven object under the request's region and counts it. `Err` when it can't be mapped or read.
+pub(crate) fn place(
+    engine: &dyn Engine,
+    request: &Request<'_>,
+    object: &VerifiedObject,
+    located: Option<&Located>,
+    tally: &mut Tally,
+) -> Result<Placed, NoHit> {
+    let bytes = object.length();
+    let placed = match object.fs_trust() {
+        FsTrust::Local => {
+            let attached = engine.attach(request.region, object);
+            attached.map_err(|error| NoHit::Refused("map", in_words(request, &error)))?;
+            tally.mapped.add(bytes);
+            Placed::Mapped
+        }
+        FsTrust::Remote => {
+            let read = request
+                .region
+                .with_private(|target| object.read_into(target));
+            let read = read.map_err(|error| NoHit::Refused("memory", in_words(request, &error)))?;
+            read.map_err(|refusal| NoHit::Refused(refusal.reason(), in_words(request, &refusal)))?;
+            tally.copied.add(bytes);
+            Placed::Copied
+        }
+    };
+    tally.verified.entry(how(object)).or_default().add(bytes);
+    if located.is_some_and(|located| located.clean) {
+        // Pages that can't be dropped only cost memory.
+        let _ = source_map::drop_pages(request.source);
+    }
+    Ok(placed)
+}
+
+/// How a payload got under its region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Placed {
+    Mapped,
+    Copied,
+}
+
+fn how(object: &VerifiedObject) -> &'static str {
+    match object.how() {
+        HowVerified::Deep => "deep",
+        HowVerified::Receipt => "receipt",
+        HowVerified::Reverified => "reverified",
+        HowVerified::Published => "published",
+        HowVerified::Sample => "sample",
+    }
+}
+
+fn in_words(request: &Request<'_>, error: &dyn std::error::Error) -> String {
+    let mut words = format!("{}: {error}", request.name);
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let text = error.to_string();
+        if !words.ends_with(&text) {
+            words.push_str(": ");
+            words.push_str(&text);
+        }
+        cause = error.source();
+    }
+    words
+}
+
+/// Units compared per tensor and load.
+const SAMPLE_UNITS: u64 = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn samples_are_spread_inside_rotate_and_reach_both_ends() {
+        for unit_count in [9, 10, 64, 1000, 28_672] {
+            let mut seen = std::collections::BTreeSet::new();
+            for rotation in 0..unit_count * 3 {
+                let units = sample_units(unit_count, rotation);
+                assert_eq!(units.len(), 8);
+                assert!(units.windows(2).all(|pair| pair[0] < pair[1]), "{units:?}");
+                assert!(units.iter().all(|unit| *unit < unit_count), "{units:?}");
+                seen.extend(units);
+            }
+            // Over its rotations the spread covers all but the tail that the stride leaves.
+            assert!(
+                seen.len() as u64 >= unit_count / 8 * 8,
+                "{unit_count}: {}",
+                seen.len()
+            );
+        }
+        assert_eq!(sample_units(3, 5), [0, 1, 2]);
+        assert!(sample_units(0, 5).is_empty());
+    }
+}

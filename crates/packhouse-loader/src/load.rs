@@ -1,0 +1,594 @@
+//! One engine load, tensor by tensor.
+
+use crate::engine::{Engine, Level};
+use crate::fill::{Fill, FillPlan, Filler, PendingPack, SetPart};
+use crate::hit::{self, Candidate, NoHit};
+use crate::pack::{self, PackPlan};
+use crate::settings::{Settings, Trust};
+use crate::source::{Located, Sources};
+use crate::tally::{Count, Tally};
+use packhouse_base::digest::{Fingerprint, TensorDigest};
+use packhouse_base::ggml_type::GgmlType;
+use packhouse_base::units;
+use packhouse_layout::Geometry;
+use packhouse_store::root::Store;
+use packhouse_store::root::StoreConfig;
+use packhouse_sys::clock::{Clock, RealClock};
+use packhouse_sys::map::Region;
+use packhouse_sys::real::RealFs;
+use serde_json::json;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
+use std::thread;
+
+/// The loader of one process.
+pub struct Loader {
+    shared: Arc<Shared>,
+}
+
+/// What all loads of a process share.
+pub(crate) struct Shared {
+    pub(crate) engine: Arc<dyn Engine>,
+    pub(crate) settings: Settings,
+    pub(crate) clock: Arc<dyn Clock>,
+    store: OnceLock<Result<Store, String>>,
+    pub(crate) filler: Filler,
+    loads: AtomicU64,
+    threads: usize,
+}
+
+/// One load: from the first placed tensor to the freeing of its buffer.
+pub struct Load {
+    shared: Arc<Shared>,
+    number: u64,
+    progress: Mutex<Progress>,
+    populate: OnceLock<mpsc::Sender<Arc<Region>>>,
+    closed: Arc<AtomicBool>,
+    fill: Arc<Fill>,
+}
+
+/// A tensor to be served: everything that is known of it and where it goes.
+pub struct Request<'a> {
+    /// Its name in the container.
+    pub name: &'a str,
+    /// Its type.
+    pub ty: GgmlType,
+    /// Its dims, ne0 first.
+    pub dims: &'a [u64],
+    /// How the layout cuts it.
+    pub geometry: Geometry,
+    /// Its source bytes; only what has to be is read.
+    pub source: &'a [u8],
+    /// Where the payload goes; as long as the source.
+    pub region: &'a Arc<Region>,
+}
+
+#[derive(Default)]
+struct Progress {
+    expected: u64,
+    served: u64,
+    started_ns: Option<u64>,
+    budget: Option<SampleBudget>,
+    sources: Sources,
+    tally: Tally,
+    pending: Vec<PendingPack>,
+    parts: Vec<SetPart>,
+}
+
+/// Time for samples whose pages must first be read, over a whole load; and where the samples lie.
+pub(crate) struct SampleBudget {
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) rotation: u64,
+    left_ns: u64,
+}
+
+/// What is known of a tensor's source and packing before anything is packed.
+struct Known {
+    fingerprint: Fingerprint,
+    by_units: bool,
+    located: Option<Located>,
+    digest: Option<TensorDigest>,
+}
+
+impl Loader {
+    /// Makes a loader; the store is opened when the first tensor needs it.
+    pub fn new(engine: Arc<dyn Engine>, settings: Settings) -> Self {
+        let threads = thread::available_parallelism()
+            .map_or(1, usize::from)
+            .min(THREADS_MAX);
+        let clock: Arc<dyn Clock> = Arc::new(RealClock);
+        let shared = Shared {
+            engine,
+            settings,
+            clock,
+            store: OnceLock::new(),
+            filler: Filler::default(),
+            loads: AtomicU64::new(0),
+            threads,
+        };
+        Self {
+            shared: Arc::new(shared),
+        }
+    }
+
+    /// Begins a load.
+    pub fn begin(&self) -> Load {
+        Load {
+            shared: self.shared.clone(),
+            number: self.shared.loads.fetch_add(1, Ordering::Relaxed),
+            progress: Mutex::default(),
+            populate: OnceLock::new(),
+            closed: Arc::default(),
+            fill: Arc::default(),
+        }
+    }
+}
+
+impl Load {
+    /// Announces one more tensor that will be served.
+    pub fn expect(&self) {
+        self.lock().expected += 1;
+    }
+
+    /// Fills the request's region: from the store, or by the engine's packer. A region that can't be backed
+    /// by memory is left as it is, with an error line.
+    pub fn serve(&self, request: Request<'_>) {
+        let mut progress = self.lock();
+        let progress = &mut *progress;
+        self.start(progress);
+        let served = match self.known(progress, &request) {
+            Ok(known) => self.serve_known(progress, &request, known),
+            Err(no_hit) => {
+                let Progress { tally, .. } = &mut *progress;
+                note(tally, &request, no_hit);
+                self.pack(progress, &request, None)
+            }
+        };
+        if served.is_err() {
+            let bytes = request.source.len();
+            let line = format!("{}: no memory for {bytes} bytes", request.name);
+            self.shared.engine.say(Level::Error, &line);
+        }
+        progress.served += 1;
+        self.end_if_complete(progress);
+    }
+
+    /// Counts a tensor that the engine filled without us.
+    pub fn leave_out(&self, bytes: usize) {
+        let mut progress = self.lock();
+        let progress = &mut *progress;
+        self.start(progress);
+        progress.tally.left_out.add(bytes_of(bytes));
+        progress.served += 1;
+        self.end_if_complete(progress);
+    }
+
+    /// Stops storing what this load packed, and waits until no region of it is being read.
+    pub fn cancel_fill(&self) {
+        self.fill.cancel();
+    }
+
+    /// Ends the load: nothing of it runs in the background, and no region of it is held, when this returns.
+    pub fn close(&self) {
+        self.closed.store(true, Ordering::Relaxed);
+        self.fill.cancel();
+    }
+
+    fn start(&self, progress: &mut Progress) {
+        if progress.started_ns.is_none() {
+            let clock = self.shared.clock.clone();
+            let rotation = clock.wall_ns().unsigned_abs();
+            progress.started_ns = Some(clock.steady_ns());
+            progress.budget = Some(SampleBudget {
+                clock,
+                rotation,
+                left_ns: SAMPLE_READ_NS,
+            });
+        }
+    }
+
+    /// Finds out what can be known without packing: fingerprint, source, and its digest by the ledger.
+    fn known(&self, progress: &mut Progress, request: &Request<'_>) -> Result<Known, NoHit> {
+        let traits = self
+            .shared
+            .engine
+            .traits(request.ty, request.geometry.unit_rows);
+        let traits = traits
+            .map_err(|refusal| NoHit::Refused("packer", format!("{}: {refusal}", request.name)))?;
+        let store = self.shared.store().ok();
+        let located = progress.sources.locate(request.source, store);
+        let digest = located
+            .as_ref()
+            .and_then(|located| located.file.known(located.range));
+        let (fingerprint, by_units) = (traits.fingerprint, traits.by_units);
+        Ok(Known {
+            fingerprint,
+            by_units,
+            located,
+            digest,
+        })
+    }
+
+    fn serve_known(
+        &self,
+        progress: &mut Progress,
+        request: &Request<'_>,
+        known: Known,
+    ) -> std::io::Result<()> {
+        let store = match self.shared.store() {
+            Ok(store) => store,
+            Err(why) => {
+                let why = format!("no store: {why}");
+                note(&mut progress.tally, request, NoHit::Refused("store", why));
+                return self.pack(progress, request, Some((known, None)));
+            }
+        };
+        let Some(digest) = known.digest else {
+            return self.hash_and_pack(progress, request, store, known);
+        };
+        match self.try_candidate(progress, request, store, &known, digest) {
+            Ok(()) => Ok(()),
+            Err(no_hit) => {
+                let by_sample = matches!(no_hit, NoHit::Refused("sample", _));
+                note(&mut progress.tally, request, no_hit);
+                if by_sample {
+                    self.settle_doubt(request, store, &known, digest);
+                }
+                self.pack(progress, request, Some((known, None)))
+            }
+        }
+    }
+
+    /// The source's digest is not known: packs while hashing, and stops packing when the hash leads to a
+    /// pack that is there.
+    fn hash_and_pack(
+        &self,
+        progress: &mut Progress,
+        request: &Request<'_>,
+        store: &Store,
+        known: Known,
+    ) -> std::io::Result<()> {
+        let before = known
+            .located
+            .as_ref()
+            .and_then(|located| located.file.unchanged());
+        let stop = AtomicBool::new(false);
+        let plan = self.pack_plan(known.by_units);
+        let (digest, packed) = {
+            let look = || {
+                let digest = pack::digest_of(request.source);
+                let key = hit::identity_of(request, known.fingerprint, digest).key();
+                stop.store(store.lookup_pack(&key).is_ok(), Ordering::Relaxed);
+                digest
+            };
+            let fill = || {
+                request
+                    .region
+                    .with_private(|target| plan.pack(request, target, &stop))
+            };
+            pack::beside(request.source.len(), look, fill)
+        };
+        progress.tally.source_bytes_hashed += bytes_of(request.source.len());
+        if let Some(located) = &known.located
+            && before.is_some()
+            && located.file.unchanged() == before
+        {
+            located.file.learn(located.range, digest);
+        }
+        let no_hit = match self.try_candidate(progress, request, store, &known, digest) {
+            Ok(()) => return Ok(()),
+            Err(no_hit) => no_hit,
+        };
+        note(&mut progress.tally, request, no_hit);
+        match packed {
+            Ok(Ok(true)) => {
+                self.packed(progress, request, Some((&known, digest)));
+                Ok(())
+            }
+            // Stopped for a pack that then was refused, or not packable: all again.
+            Ok(Ok(false) | Err(_)) => self.pack(progress, request, Some((known, Some(digest)))),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Looks the pack up, proves it, samples it and puts it under the region.
+    fn try_candidate(
+        &self,
+        progress: &mut Progress,
+        request: &Request<'_>,
+        store: &Store,
+        known: &Known,
+        digest: TensorDigest,
+    ) -> Result<(), NoHit> {
+        let engine = &*self.shared.engine;
+        let key = hit::identity_of(request, known.fingerprint, digest).key();
+        let trust = self.shared.settings.trust;
+        let Candidate { record, object } = hit::look_up(store, trust, &key, request)?;
+        if !known.by_units && trust == Trust::Sample {
+            let words = format!("{}: this packer packs no units alone", request.name);
+            return Err(NoHit::Refused("no-samples", words));
+        }
+        let Progress {
+            budget,
+            tally,
+            parts,
+            ..
+        } = progress;
+        if let Some(budget) = budget.as_mut().filter(|_| known.by_units) {
+            hit::sample(engine, request, &object, budget, &mut tally.samples)?;
+        }
+        let object = object.sampled();
+        let placed = hit::place(engine, request, &object, known.located.as_ref(), tally)?;
+        if placed == hit::Placed::Mapped {
+            self.populate(request.region);
+        }
+        let (object, length) = (record.object, record.length);
+        parts.push(SetPart::new(known.located.as_ref(), key, object, length));
+        Ok(())
+    }
+
+    /// A sample differed: finds out whether the ledger or the object is wrong, so that the next start does
+    /// not ask again. A ledger that is wrong is corrected; an object that is wrong goes to quarantine.
+    fn settle_doubt(
+        &self,
+        request: &Request<'_>,
+        store: &Store,
+        known: &Known,
+        digest: TensorDigest,
+    ) {
+        let actual = pack::digest_of(request.source);
+        if actual != digest {
+            if let Some(located) = &known.located {
+                located.file.learn(located.range, actual);
+            }
+            return;
+        }
+        let key = hit::identity_of(request, known.fingerprint, digest).key();
+        match hit::look_up(store, Trust::Deep, &key, request) {
+            Ok(_) => {
+                let line = format!(
+                    "{}: its object is intact and the engine packs other bytes now: the packing of {} \
+                     is not deterministic",
+                    request.name,
+                    request.ty.name()
+                );
+                self.shared.engine.say(Level::Error, &line);
+            }
+            Err(NoHit::Miss(_) | NoHit::Refused(..)) => {}
+        }
+    }
+
+    /// Packs into private memory; with what is known of the source, the result is queued for the store. A
+    /// digest given was taken from these very bytes.
+    fn pack(
+        &self,
+        progress: &mut Progress,
+        request: &Request<'_>,
+        known: Option<(Known, Option<TensorDigest>)>,
+    ) -> std::io::Result<()> {
+        let by_units = known.as_ref().is_some_and(|(known, _)| known.by_units);
+        let plan = self.pack_plan(by_units);
+        let wants_digest = matches!(known, Some((_, None))) && self.stores();
+        let never = AtomicBool::new(false);
+        let hash = || wants_digest.then(|| pack::digest_of(request.source));
+        let fill = || {
+            request
+                .region
+                .with_private(|target| plan.pack(request, target, &never))
+        };
+        let bytes = if wants_digest {
+            request.source.len()
+        } else {
+            0
+        };
+        let (hashed, packed) = pack::beside(bytes, hash, fill);
+        if let Err(refusal) = packed? {
+            let line = format!("{}: {refusal}", request.name);
+            self.shared.engine.say(Level::Error, &line);
+            return Ok(());
+        }
+        if hashed.is_some() {
+            progress.tally.source_bytes_hashed += bytes_of(request.source.len());
+        }
+        let with_digest = known.as_ref().and_then(|(known, given)| {
+            let digest = given.or(hashed)?;
+            Some((known, digest))
+        });
+        if let (Some(hashed), Some((known, _))) = (hashed, &with_digest)
+            && let Some(located) = &known.located
+        {
+            located.file.learn(located.range, hashed);
+        }
+        self.packed(progress, request, with_digest);
+        Ok(())
+    }
+
+    /// Counts a packed tensor and queues it for the store.
+    fn packed(
+        &self,
+        progress: &mut Progress,
+        request: &Request<'_>,
+        known: Option<(&Known, TensorDigest)>,
+    ) {
+        progress.tally.packed.add(bytes_of(request.source.len()));
+        let Some((known, digest)) = known.filter(|_| self.stores()) else {
+            return;
+        };
+        let identity = hit::identity_of(request, known.fingerprint, digest);
+        progress.pending.push(PendingPack {
+            identity,
+            geometry: request.geometry,
+            region: request.region.clone(),
+            name: request.name.to_owned(),
+            located: known.located.clone(),
+        });
+    }
+
+    /// Whether packs are stored at all.
+    fn stores(&self) -> bool {
+        self.shared
+            .store()
+            .is_ok_and(|store| !store.config().read_only)
+    }
+
+    fn pack_plan(&self, by_units: bool) -> PackPlan<'_> {
+        PackPlan {
+            engine: &*self.shared.engine,
+            by_units,
+            threads: self.shared.threads,
+        }
+    }
+
+    /// Has a mapped region's pages faulted in beside the load, so that the first token finds them there.
+    fn populate(&self, region: &Arc<Region>) {
+        let sender = self.populate.get_or_init(|| {
+            let (sender, receiver) = mpsc::channel::<Arc<Region>>();
+            let closed = self.closed.clone();
+            let populate = move || {
+                for region in receiver {
+                    // Old kernels can't; then pages come one by one.
+                    if closed.load(Ordering::Relaxed) || region.populate().is_err() {
+                        break;
+                    }
+                }
+            };
+            let builder = thread::Builder::new().name("packhouse-map".to_owned());
+            // Without the thread pages come one by one.
+            let _ = builder.spawn(populate);
+            sender
+        });
+        // The thread is gone after a failure; see above.
+        let _ = sender.send(region.clone());
+    }
+
+    fn end_if_complete(&self, progress: &mut Progress) {
+        if progress.served != progress.expected {
+            return;
+        }
+        let duration_ns = progress.started_ns.map_or(0, |started_ns| {
+            self.shared.clock.steady_ns().saturating_sub(started_ns)
+        });
+        let total = progress
+            .pending
+            .iter()
+            .fold(Count::default(), |mut total, pending| {
+                total.add(pending.geometry.payload_bytes());
+                total
+            });
+        let will = self.will_store(total);
+        self.shared
+            .engine
+            .say(Level::Info, &progress.tally.line(will.as_deref()));
+        let report = json!({
+            "schema": "packhouse/report/1",
+            "load": self.number,
+            "pid": std::process::id(),
+            "plan": crate::PLAN,
+            "store": self.shared.settings.root.as_ref().map(|root| root.display().to_string()),
+            "load_ns": duration_ns,
+            "tally": progress.tally.json(),
+        });
+        let plan = FillPlan {
+            shared: self.shared.clone(),
+            pending: std::mem::take(&mut progress.pending),
+            parts: std::mem::take(&mut progress.parts),
+            sources: progress.sources.files(),
+            total,
+            report,
+        };
+        if self.shared.store().is_ok() {
+            self.shared.filler.start(plan, self.fill.clone());
+        } else {
+            plan.report_without_store();
+        }
+    }
+
+    /// What the line says of the fill to come, before its first byte.
+    fn will_store(&self, total: Count) -> Option<String> {
+        if total.tensors == 0 {
+            return None;
+        }
+        let store = self.shared.store().ok()?;
+        let root = store.config().root.display();
+        let bytes = units::bytes(total.bytes);
+        let room = store.room(ROOM_WAIT_NS).map_or_else(
+            |error| format!("room not known: {error}"),
+            |room| {
+                let (cap, held) = (units::bytes(room.cap_bytes), units::bytes(room.held_bytes));
+                let (free, keep) = (
+                    units::bytes(room.free_bytes),
+                    units::bytes(room.min_free_bytes),
+                );
+                format!("cap {cap}, held {held}, disk free {free} of which {keep} stay")
+            },
+        );
+        Some(format!("writing {bytes} to {root} ({room})"))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Progress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Shared {
+    /// The store, opened at first use; else why there is none.
+    pub(crate) fn store(&self) -> Result<&Store, &str> {
+        self.store
+            .get_or_init(|| self.open_store())
+            .as_ref()
+            .map_err(String::as_str)
+    }
+
+    /// Opens for writing where that is possible, else for reading.
+    fn open_store(&self) -> Result<Store, String> {
+        let (Some(root), Some(state)) = (&self.settings.root, &self.settings.state) else {
+            return Err(
+                "no home folder: HOME, XDG_CACHE_HOME and XDG_STATE_HOME are not set".into(),
+            );
+        };
+        let mut config = StoreConfig::new(root, state);
+        config.read_only = self.settings.read_only;
+        config.max_bytes = self.settings.bytes_max;
+        let open = |config| Store::open(Arc::new(RealFs), self.clock.clone(), config);
+        let read_only = StoreConfig {
+            read_only: true,
+            ..config.clone()
+        };
+        open(config)
+            .or_else(|error| open(read_only).map_err(|_| error))
+            .map_err(|error| error.to_string())
+    }
+}
+
+impl SampleBudget {
+    /// Whether another sample may read from the disk.
+    pub(crate) fn allows_a_read(&self) -> bool {
+        self.left_ns > 0
+    }
+
+    pub(crate) fn spend(&mut self, duration_ns: u64) {
+        self.left_ns = self.left_ns.saturating_sub(duration_ns);
+    }
+}
+
+fn note(tally: &mut Tally, request: &Request<'_>, no_hit: NoHit) {
+    let bytes = bytes_of(request.source.len());
+    match no_hit {
+        NoHit::Miss(reason) => tally.misses.entry(reason).or_default().add(bytes),
+        NoHit::Refused(reason, words) => {
+            tally.refused.entry(reason).or_default().add(bytes);
+            tally.first_refusal.get_or_insert(words);
+        }
+    }
+}
+
+fn bytes_of(bytes: usize) -> u64 {
+    u64::try_from(bytes).unwrap_or(u64::MAX)
+}
+
+/// Threads beyond which memory, not cores, bounds packing.
+const THREADS_MAX: usize = 16;
+/// Time per load for samples whose pages must first be read from the disk.
+const SAMPLE_READ_NS: u64 = 100_000_000;
+/// How long the line waits for another process that reserves room.
+const ROOM_WAIT_NS: u64 = 50_000_000;

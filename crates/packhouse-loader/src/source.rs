@@ -1,0 +1,139 @@
+//! The files that a load's tensors come from, and what is known of them.
+
+use packhouse_base::digest::{Digest, TensorDigest};
+use packhouse_container::{FileSource, TensorDirectory};
+use packhouse_store::ledger::{SourceLedger, SourceRange};
+use packhouse_store::root::Store;
+use packhouse_sys::real::{fs_stat_of_fd, identity_of_fd};
+use packhouse_sys::source_map::{self, ProcessMaps};
+use packhouse_sys::stat::{FsTrust, StatIdentity};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::fd::AsFd as _;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The source files of one load.
+#[derive(Default)]
+pub(crate) struct Sources {
+    maps: ProcessMaps,
+    files: BTreeMap<(u64, u64), Option<Arc<SourceFile>>>,
+}
+
+/// One file that tensors of a load lie in, by the engine's own descriptor.
+pub(crate) struct SourceFile {
+    file: File,
+    path: Option<PathBuf>,
+    /// The identity at first sight; `None` where stat proves nothing.
+    identity: Option<StatIdentity>,
+    ledger: Option<SourceLedger>,
+    learnt: Mutex<BTreeMap<SourceRange, TensorDigest>>,
+}
+
+/// Where a tensor's bytes lie.
+#[derive(Clone)]
+pub(crate) struct Located {
+    pub(crate) file: Arc<SourceFile>,
+    pub(crate) range: SourceRange,
+    /// Whether the mapping can't hold changes of the process' own, so that its pages may be dropped.
+    pub(crate) clean: bool,
+}
+
+impl Sources {
+    /// Finds the file and range behind bytes, without reading them. `None` when they are not a mapping of
+    /// a file that this process still has open.
+    pub(crate) fn locate(&mut self, bytes: &[u8], store: Option<&Store>) -> Option<Located> {
+        let (address, length) = (bytes.as_ptr().addr(), bytes.len());
+        if self.maps.find(address, length).is_none() {
+            self.maps = ProcessMaps::read().unwrap_or_default();
+        }
+        let mapping = self.maps.find(address, length)?;
+        let range = SourceRange {
+            offset: mapping.offset_of(address),
+            length: u64::try_from(length).ok()?,
+        };
+        let (device, inode, clean) = (mapping.device, mapping.inode, !mapping.writable);
+        let file = self.files.entry((device, inode));
+        let file = file.or_insert_with(|| SourceFile::open(device, inode, store).map(Arc::new));
+        Some(Located {
+            file: file.clone()?,
+            range,
+            clean,
+        })
+    }
+
+    /// The files that tensors were found in.
+    pub(crate) fn files(&self) -> Vec<Arc<SourceFile>> {
+        self.files.values().flatten().cloned().collect()
+    }
+}
+
+impl SourceFile {
+    fn open(device: u64, inode: u64, store: Option<&Store>) -> Option<Self> {
+        let file = File::from(source_map::open_file(device, inode).ok().flatten()?);
+        let trust = fs_stat_of_fd(file.as_fd()).map(|stat| stat.kind.trust());
+        let local = matches!(trust, Ok(FsTrust::Local));
+        let identity = identity_of_fd(file.as_fd()).ok().filter(|_| local);
+        let ledger = identity.as_ref().and_then(|identity| {
+            let sources = store?.sources().ok()?;
+            Some(sources.lookup(identity).ok()?.ledger)
+        });
+        let path = source_map::path_of(file.as_fd());
+        Some(Self {
+            file,
+            path,
+            identity,
+            ledger,
+            learnt: Mutex::default(),
+        })
+    }
+
+    /// The digest that the ledger has for exactly this range of the unchanged file.
+    pub(crate) fn known(&self, range: SourceRange) -> Option<TensorDigest> {
+        self.unchanged()?;
+        self.ledger.as_ref()?.tensor(range)
+    }
+
+    /// The identity, if it is still the one at first sight.
+    pub(crate) fn unchanged(&self) -> Option<StatIdentity> {
+        let now = identity_of_fd(self.file.as_fd()).ok()?;
+        self.identity
+            .filter(|before| before.difference(&now).is_none())
+    }
+
+    /// Notes a digest taken from bytes of the file while its identity stayed the same.
+    pub(crate) fn learn(&self, range: SourceRange, digest: TensorDigest) {
+        let known = self.ledger.as_ref().and_then(|ledger| ledger.tensor(range));
+        if known != Some(digest) {
+            self.learnt
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .insert(range, digest);
+        }
+    }
+
+    /// What was learnt, as a ledger for the store to keep; `None` when there is nothing new or the file
+    /// changed. A ledger that was found wrong is replaced by what it did not say.
+    pub(crate) fn new_ledger(&self, directory: Digest) -> Option<SourceLedger> {
+        let learnt = self
+            .learnt
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        let identity = self.unchanged().filter(|_| !learnt.is_empty())?;
+        Some(SourceLedger::new(identity, directory, learnt))
+    }
+
+    /// Parses the file's tensor directory; `None` when it is no GGUF that we read, or changed.
+    pub(crate) fn directory(&self) -> Option<TensorDirectory> {
+        let source = FileSource::new(&self.file).ok()?;
+        let directory = TensorDirectory::parse(&source).ok()?;
+        self.unchanged()?;
+        Some(directory)
+    }
+
+    /// The path the file was opened by, if it still has one.
+    pub(crate) fn path(&self) -> Option<&std::path::Path> {
+        self.path.as_deref()
+    }
+}
