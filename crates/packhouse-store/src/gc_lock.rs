@@ -16,7 +16,7 @@ use packhouse_sys::fs::{Dir, File, FsError, FsErrorKind, LockKind};
 #[derive(Debug)]
 pub(crate) enum GcLock {
     /// Held until this value is dropped.
-    Held(File),
+    Held(#[expect(dead_code, reason = "kept only for its drop")] File),
     /// Another process has it.
     Busy,
     /// There is no private state to hold locks.

@@ -16,9 +16,12 @@
 #![forbid(unsafe_code)]
 
 pub mod container_record;
+pub mod doctor;
 pub mod fields;
+pub mod gc;
 mod gc_lock;
 pub mod gc_plan;
+mod holders;
 mod inventory;
 pub mod ledger;
 pub mod lock;
@@ -29,6 +32,7 @@ pub mod percent;
 pub mod pins;
 pub mod publish;
 pub mod quarantine;
+mod reach;
 pub mod receipt;
 pub mod record;
 pub mod reserve;
@@ -38,6 +42,7 @@ pub mod scrub;
 pub mod set;
 pub mod small;
 pub mod state;
+pub mod survey;
 pub mod use_log;
 pub mod verify;
 

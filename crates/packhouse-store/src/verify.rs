@@ -311,6 +311,7 @@ impl Store {
         let names = crate::state::list_names(self.quarantine_dir()).unwrap_or_default();
         names
             .iter()
+            .filter(|name| !name.ends_with(crate::gc::DOOMED_SUFFIX))
             .filter_map(|name| name.split_once('.'))
             .map(|(content_name, _)| content_name.to_owned())
             .collect()

@@ -97,6 +97,29 @@ pub(crate) fn inode_generation(fd: BorrowedFd<'_>) -> Option<u32> {
     answer.ok().map(|()| value[0])
 }
 
+/// Asks whether the file system can seal files by fs-verity (FS_IOC_MEASURE_VERITY on a file that isn't
+/// sealed). The file must be regular.
+pub(crate) fn has_fs_verity(fd: BorrowedFd<'_>) -> Result<bool, Errno> {
+    // struct fsverity_digest: algorithm and size of 2 bytes each, then the digest.
+    const DIGEST_BYTES: u16 = 64;
+    const OPCODE: rustix::ioctl::Opcode = rustix::ioctl::opcode::read_write::<[u16; 2]>(b'f', 134);
+    let mut digest = [0u16; 2 + DIGEST_BYTES as usize / 2];
+    digest[1] = DIGEST_BYTES;
+    // SAFETY: the kernel reads the size field and writes at most that many digest bytes behind the four
+    // of the head; the buffer holds both, and each bit pattern of it is valid.
+    let answer = unsafe {
+        rustix::ioctl::ioctl(
+            fd,
+            rustix::ioctl::Updater::<OPCODE, [u16; 34]>::new(&mut digest),
+        )
+    };
+    match answer {
+        Ok(()) | Err(Errno::NODATA) => Ok(true),
+        Err(Errno::OPNOTSUPP | Errno::NOTTY | Errno::INVAL | Errno::NOSYS) => Ok(false),
+        Err(other) => Err(other),
+    }
+}
+
 fn last_errno() -> Errno {
     let raw = std::io::Error::last_os_error()
         .raw_os_error()

@@ -343,6 +343,11 @@ pub fn fs_stat_of_fd(fd: BorrowedFd<'_>) -> Result<FsStat, FsErrorKind> {
     fs_stat_of(fd)
 }
 
+/// Says whether the file system of an open regular file can seal files by fs-verity.
+pub fn has_fs_verity(fd: BorrowedFd<'_>) -> Result<bool, FsErrorKind> {
+    os::has_fs_verity(fd).map_err(kind_of)
+}
+
 fn fs_stat_of(fd: BorrowedFd<'_>) -> Result<FsStat, FsErrorKind> {
     let kind = rustix::fs::fstatfs(fd).map_err(kind_of)?;
     let sizes = rustix::fs::fstatvfs(fd).map_err(kind_of)?;
