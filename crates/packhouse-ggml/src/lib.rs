@@ -21,6 +21,7 @@ mod abi;
 mod buffer;
 mod device;
 mod environment;
+pub mod equivalence;
 mod host;
 mod output;
 mod packer;

@@ -2,8 +2,4 @@
 //! host at hand has.
 
 pub(crate) mod probe;
-#[expect(
-    missing_docs,
-    reason = "fields carry the host's own names; the host documents them"
-)]
 pub(crate) mod v3;
