@@ -41,6 +41,8 @@ pub enum HowVerified {
     Reverified,
     /// Written and hashed by this process.
     Published,
+    /// Accepted by samples of live weights alone, as the user chose.
+    Sample,
 }
 
 /// An object whose bytes are proven, and the descriptor that they were proven on.
@@ -486,7 +488,8 @@ impl VerifiedObject {
     /// The receipt to record once its ctime is old enough. `None` for one that came by receipt, or
     /// whose stat proves nothing: a remote file system, a second name.
     pub fn pending_receipt(&self) -> Option<PendingReceipt> {
-        (self.how != HowVerified::Receipt && self.receipt_possible()).then_some(PendingReceipt {
+        let proven = !matches!(self.how, HowVerified::Receipt | HowVerified::Sample);
+        (proven && self.receipt_possible()).then_some(PendingReceipt {
             digest: self.digest,
             identity: self.identity,
         })
@@ -534,6 +537,13 @@ impl VerifiedObject {
 }
 
 impl UnverifiedObject {
+    /// Takes it as verified: the caller compared samples of live weights with it, and the user chose that
+    /// this is enough. No receipt comes of it.
+    pub fn accept_sampled(self) -> VerifiedObject {
+        let how = HowVerified::Sample;
+        VerifiedObject { how, ..self.object }
+    }
+
     /// Its digest, which nobody proved.
     pub fn digest(&self) -> ObjectDigest {
         self.object.digest

@@ -1,3 +1,5 @@
+mod crash;
 mod fixture;
+mod sets;
 mod state;
 mod vectors;
