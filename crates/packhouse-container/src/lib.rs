@@ -1,4 +1,5 @@
-//! Bytes to a tensor directory: GGUF files and their shards; a GGUF writer and seeded synthetic models.
+//! Bytes to a tensor directory: GGUF files and their shards; a GGUF writer and seeded synthetic
+//! models.
 //!
 //! Invariants:
 //! - what parsing returns was proved consistent with itself and with the length of its source;

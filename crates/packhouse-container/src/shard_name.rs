@@ -1,7 +1,7 @@
 //! The names of a split model's files: `<prefix>-00001-of-00003.gguf`. Pure; nothing is opened.
 //!
-//! A name only says where shards may be. What they are is proved by `Container::new`; that a path has no
-//! symlink or foreign owner in it is for whoever opens it.
+//! A name only says where shards may be. What they are is proved by `Container::new`; that a path
+//! has no symlink or foreign owner in it is for whoever opens it.
 
 use crate::gguf::limits::SHARDS_MAX;
 use packhouse_base::Blame;
@@ -63,8 +63,8 @@ impl ShardNameError {
 }
 
 impl ShardName {
-    /// Parses a bare file name. Errors when it has separators or control characters, does not follow
-    /// the rule, or has an impossible number.
+    /// Parses a bare file name. Errors when it has separators or control characters, does not
+    /// follow the rule, or has an impossible number.
     pub fn parse(name: &str) -> Result<Self, ShardNameError> {
         if name.contains(['/', '\\']) || name.chars().any(char::is_control) {
             return Err(ShardNameError::Characters {
@@ -114,8 +114,8 @@ impl ShardName {
     }
 }
 
-/// Gives the paths of all shards, in order, from the path of any one: same folder, same prefix. Errors
-/// when the path does not end in a shard's file name.
+/// Gives the paths of all shards, in order, from the path of any one: same folder, same prefix.
+/// Errors when the path does not end in a shard's file name.
 pub fn sibling_paths(path: &Path) -> Result<Vec<PathBuf>, ShardNameError> {
     let file_name = path.file_name().filter(|name| {
         // `file_name` passes over a final `/` and `/.`, which make the path one of a folder.

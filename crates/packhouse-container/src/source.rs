@@ -7,8 +7,8 @@ pub trait ReadAt {
     /// Length of the source in bytes, fixed for the life of this value.
     fn len(&self) -> u64;
 
-    /// Fills `buffer` from `offset`. Errors when the source ends before the buffer is full, or as the
-    /// operating system does.
+    /// Fills `buffer` from `offset`. Errors when the source ends before the buffer is full, or as
+    /// the operating system does.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
 
     /// Whether the source has no bytes.
@@ -45,8 +45,8 @@ impl<S: ReadAt + ?Sized> ReadAt for &S {
 
 /// A regular file that the caller opened, with the length that fstat gave when this was made.
 ///
-/// Reads don't move the file's position. A file that shrinks later gives read errors; whoever needs to
-/// know that it did not change compares its stat identity before and after.
+/// Reads don't move the file's position. A file that shrinks later gives read errors; whoever
+/// needs to know that it did not change compares its stat identity before and after.
 #[derive(Debug)]
 pub struct FileSource<'a> {
     file: &'a std::fs::File,
@@ -54,8 +54,8 @@ pub struct FileSource<'a> {
 }
 
 impl<'a> FileSource<'a> {
-    /// Takes the length by fstat. Errors when fstat fails and, with `InvalidInput`, when the file is
-    /// not a regular one (a pipe, a device, a folder).
+    /// Takes the length by fstat. Errors when fstat fails and, with `InvalidInput`, when the file
+    /// is not a regular one (a pipe, a device, a folder).
     pub fn new(file: &'a std::fs::File) -> io::Result<Self> {
         let stat = file.metadata()?;
         if !stat.is_file() {

@@ -1,74 +1,12 @@
 //! Memory used by a parse is bounded by the bytes present, whatever a file declares.
 //!
-//! Apart from the other tests, as it replaces the allocator of its whole binary. Counts are per thread,
-//! so that the test harness's own threads don't disturb them.
+//! Apart from the other tests, as it replaces the allocator of its whole binary. Counts are per
+//! thread, so that the test harness's own threads don't disturb them.
 
-use packhouse_container::TensorDirectory;
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+#[path = "shared/counting.rs"]
+mod counting;
 
-/// Counts live bytes of this thread and their peak.
-struct Counting;
-
-thread_local! {
-    static LIVE: Cell<usize> = const { Cell::new(0) };
-    static PEAK: Cell<usize> = const { Cell::new(0) };
-}
-
-fn add(bytes: usize) {
-    // Fails only when the thread is ending, and then nobody measures.
-    let _ = LIVE.try_with(|live| {
-        live.set(live.get().wrapping_add(bytes));
-        let _ = PEAK.try_with(|peak| peak.set(peak.get().max(live.get())));
-    });
-}
-
-fn remove(bytes: usize) {
-    let _ = LIVE.try_with(|live| live.set(live.get().saturating_sub(bytes)));
-}
-
-// SAFETY: every call goes on to `System` with the caller's own arguments; counting does not allocate,
-// as the thread locals are constants without destructors.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        add(layout.size());
-        // SAFETY: the caller keeps the contract of `alloc`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        remove(layout.size());
-        // SAFETY: the caller keeps the contract of `dealloc`, and `pointer` came from `System`.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-/// Peak of live bytes while a file is parsed, its result included, and whether it was accepted.
-fn peak(file: &[u8]) -> (usize, bool) {
-    let before = LIVE.get();
-    PEAK.set(before);
-    let accepted = TensorDirectory::parse(&file).is_ok();
-    (PEAK.get() - before, accepted)
-}
-
-/// Bytes of memory for each byte of a file, at most. The worst legal entry is a tensor of 25 bytes.
-const PER_BYTE: usize = 16;
-/// Bytes that a parse of the smallest file may use.
-const FIXED: usize = 4096;
-
-fn bounded(file: &[u8], what: &str) -> bool {
-    let (peak, accepted) = peak(file);
-    let allowed = PER_BYTE * file.len() + FIXED;
-    assert!(
-        peak <= allowed,
-        "{what}: {peak} bytes of memory for {} of file",
-        file.len()
-    );
-    accepted
-}
+use counting::{parse_bounded, peak_of};
 
 fn header(tensors: u64, keys: u64) -> Vec<u8> {
     let mut file = b"GGUF\x03\0\0\0".to_vec();
@@ -106,13 +44,8 @@ const COUNTS: [u64; 9] = [
 #[test]
 fn hostile_counts_use_no_memory() {
     // The canary: a parse that reserved by a declared count would be seen.
-    let before = LIVE.get();
-    PEAK.set(before);
-    drop(std::hint::black_box(Vec::<u8>::with_capacity(1 << 24)));
-    assert!(
-        PEAK.get() - before >= 1 << 24,
-        "the allocator does not count"
-    );
+    let (peak, _) = peak_of(|| std::hint::black_box(Vec::<u8>::with_capacity(1 << 24)));
+    assert!(peak >= 1 << 24, "the allocator does not count");
 
     for count in COUNTS {
         for room in [0, 100, 10_000] {
@@ -120,23 +53,23 @@ fn hostile_counts_use_no_memory() {
                 file.resize(file.len() + room, 0);
                 file
             };
-            bounded(&padded(header(count, 0)), "tensor count");
-            bounded(&padded(header(0, count)), "metadata count");
-            bounded(&padded(header(count, count)), "both counts");
+            parse_bounded(&padded(header(count, 0)));
+            parse_bounded(&padded(header(0, count)));
+            parse_bounded(&padded(header(count, count)));
             for element in 0..14 {
-                bounded(&padded(array(element, count)), "array count");
+                parse_bounded(&padded(array(element, count)));
             }
             let mut file = header(0, 1);
             file.extend(count.to_le_bytes());
-            bounded(&padded(file), "key length");
+            parse_bounded(&padded(file));
             let mut file = header(0, 1);
             put_text(&mut file, "k");
             file.extend(8u32.to_le_bytes());
             file.extend(count.to_le_bytes());
-            bounded(&padded(file), "string length");
+            parse_bounded(&padded(file));
             let mut file = header(1, 0);
             file.extend(count.to_le_bytes());
-            bounded(&padded(file), "name length");
+            parse_bounded(&padded(file));
         }
     }
 }
@@ -151,7 +84,7 @@ fn the_smallest_records_use_bounded_memory() {
             put_text(&mut keys, &format!("{index:x}"));
             keys.extend([0, 0, 0, 0, 7]);
         }
-        assert!(bounded(&keys, "keys"));
+        assert!(parse_bounded(&keys));
 
         let mut tensors = header(count, 0);
         for index in 0..count {
@@ -160,16 +93,16 @@ fn the_smallest_records_use_bounded_memory() {
             tensors.extend([0, 0, 0, 0, 24, 0, 0, 0]);
             tensors.extend((index * 32).to_le_bytes());
         }
-        bounded(&tensors, "tensors without data");
+        parse_bounded(&tensors);
         tensors.resize(tensors.len().next_multiple_of(32) + count as usize * 32, 0);
-        assert!(bounded(&tensors, "tensors"));
+        assert!(parse_bounded(&tensors));
 
         let mut empty_strings = array(8, count);
         empty_strings.resize(empty_strings.len() + count as usize * 8, 0);
-        assert!(bounded(&empty_strings, "empty strings"));
+        assert!(parse_bounded(&empty_strings));
 
         let mut bools = array(7, count);
         bools.resize(bools.len() + count as usize, 1);
-        assert!(bounded(&bools, "bools"));
+        assert!(parse_bounded(&bools));
     }
 }

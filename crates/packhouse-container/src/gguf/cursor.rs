@@ -48,8 +48,8 @@ impl<'a> Cursor<'a> {
         self.length - self.offset()
     }
 
-    /// Takes `count` bytes. Errors when fewer are left, when the limit of a directory is passed, and
-    /// when the source can't be read.
+    /// Takes `count` bytes. Errors when fewer are left, when the limit of a directory is passed,
+    /// and when the source can't be read.
     pub(super) fn take(&mut self, count: u64, field: &Field) -> Result<&[u8], GgufError> {
         let offset = self.offset();
         if count > self.left() {

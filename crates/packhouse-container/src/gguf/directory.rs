@@ -28,7 +28,8 @@ pub struct Tensor {
     pub name: String,
     /// Element type.
     pub ggml_type: GgmlType,
-    /// One to four dimensions as stored, ne0 first; a file that stores none means one element: `[1]`.
+    /// One to four dimensions as stored, ne0 first; a file that stores none means one element:
+    /// `[1]`.
     pub dims: Vec<u64>,
     /// Where its bytes begin, from the start of the file.
     pub offset: u64,
@@ -76,8 +77,8 @@ impl TensorDirectory {
         find_by(&self.tensors, &self.by_name, |tensor| &tensor.name, name)
     }
 
-    /// Where tensor bytes begin: the end of the directory, aligned. It is past the end of a file that
-    /// has no tensors and no padding.
+    /// Where tensor bytes begin: the end of the directory, aligned. It is past the end of a file
+    /// that has no tensors and no padding.
     pub const fn data_offset(&self) -> u64 {
         self.data_offset
     }

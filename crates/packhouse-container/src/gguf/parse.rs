@@ -1,29 +1,30 @@
 //! Bytes to `TensorDirectory`: one pass, front to back, no recursion.
 //!
 //! Invariants:
-//! - a count is compared with the room that is left before anything is kept for it, and vectors grow as
-//!   bytes are read, so memory is bounded by the bytes present;
+//! - a count is compared with the room that is left before anything is kept for it, and vectors
+//!   grow as bytes are read, so memory is bounded by the bytes present;
 //! - all arithmetic on sizes and offsets is checked;
 //! - what the rules refuse: `docs/format/gguf.md`, with one test per class.
 
+mod split;
+mod tensors;
+
 use super::cursor::{Cursor, WINDOW_BYTES};
-use super::directory::{Split, Tensor, TensorDirectory};
+use super::directory::TensorDirectory;
 use super::error::{Field, GgufError};
 use super::limits::{
-    ALIGNMENT_MAX, ARRAY_ELEMENTS_MAX, DIMENSIONS_MAX, KEY_BYTES_MAX, METADATA_KEYS_MAX,
-    SHARDS_MAX, STRING_BYTES_MAX, TENSOR_NAME_BYTES_MAX, TENSORS_MAX,
+    ALIGNMENT_MAX, ARRAY_ELEMENTS_MAX, KEY_BYTES_MAX, METADATA_KEYS_MAX, STRING_BYTES_MAX,
+    TENSORS_MAX,
 };
 use super::value::{Array, Entry, Metadata, StringArray, Value, ValueType, index_by};
-use super::{
-    ALIGNMENT_KEY, DEFAULT_ALIGNMENT, MAGIC, SPLIT_COUNT_KEY, SPLIT_NO_KEY,
-    SPLIT_TENSORS_COUNT_KEY, VERSIONS,
-};
+use super::{ALIGNMENT_KEY, DEFAULT_ALIGNMENT, MAGIC, VERSIONS};
 use crate::source::ReadAt;
-use packhouse_base::ggml_type::GgmlType;
+use split::parse_split;
+use tensors::{parse_tensors, place, refuse_trailing};
 
 impl TensorDirectory {
-    /// Parses the directory of a GGUF file. Errors on everything that `docs/format/gguf.md` does not
-    /// allow, and when the source can't be read.
+    /// Parses the directory of a GGUF file. Errors on everything that `docs/format/gguf.md` does
+    /// not allow, and when the source can't be read.
     pub fn parse(source: &impl ReadAt) -> Result<Self, GgufError> {
         let mut cursor = Cursor::new(source);
         let version = parse_version(&mut cursor)?;
@@ -319,251 +320,6 @@ fn parse_strings(
         assert!(added, "a directory within the limit has less than 4 GiB");
     }
     Ok(strings)
-}
-
-/// Parses all tensor entries. Offsets are still counted from the start of the data.
-fn parse_tensors(
-    cursor: &mut Cursor<'_>,
-    count: u64,
-    alignment: u64,
-) -> Result<Vec<Tensor>, GgufError> {
-    let mut tensors = Vec::new();
-    let mut expected = 0u64;
-    for index in 0..count {
-        let name = parse_name(cursor, &Field::TensorName { index }, TENSOR_NAME_BYTES_MAX)?;
-        let tensor = parse_tensor(cursor, name)?;
-        refuse_offset(&tensor, expected, alignment, cursor.offset() - OFFSET_BYTES)?;
-        expected = tensor
-            .bytes
-            .checked_next_multiple_of(alignment)
-            .and_then(|bytes| expected.checked_add(bytes))
-            .ok_or_else(|| GgufError::DataTooLarge {
-                tensor: tensor.name.clone(),
-            })?;
-        tensors.push(tensor);
-    }
-    Ok(tensors)
-}
-
-/// Bytes of a tensor's data offset, the last field of its entry.
-const OFFSET_BYTES: u64 = 8;
-
-fn parse_tensor(cursor: &mut Cursor<'_>, name: String) -> Result<Tensor, GgufError> {
-    let field = &Field::TensorEntry {
-        tensor: name.clone(),
-    };
-    let dims = parse_dims(cursor, field, &name)?;
-    let type_offset = cursor.offset();
-    let ggml_type = match GgmlType::from_id(cursor.u32(field)?) {
-        Ok(ggml_type) => ggml_type,
-        Err(source) => {
-            return Err(GgufError::TensorType {
-                tensor: name,
-                offset: type_offset,
-                source,
-            });
-        }
-    };
-    let offset = cursor.u64(field)?;
-    if !dims[0].is_multiple_of(ggml_type.block_elements()) {
-        return Err(GgufError::RowBlocks {
-            tensor: name,
-            offset: cursor.offset(),
-            row: dims[0],
-            block: ggml_type.block_elements(),
-        });
-    }
-    let Some(bytes) = tensor_bytes(ggml_type, &dims) else {
-        return Err(GgufError::TensorTooLarge {
-            tensor: name,
-            offset: cursor.offset(),
-            dims,
-        });
-    };
-    Ok(Tensor {
-        name,
-        ggml_type,
-        dims,
-        offset,
-        bytes,
-    })
-}
-
-/// Parses one to four dimensions; a stored count of 0 means one element.
-fn parse_dims(cursor: &mut Cursor<'_>, field: &Field, name: &str) -> Result<Vec<u64>, GgufError> {
-    let offset = cursor.offset();
-    let count = cursor.u32(field)?;
-    if count > DIMENSIONS_MAX {
-        return Err(GgufError::DimensionCount {
-            tensor: name.to_owned(),
-            offset,
-            count,
-            limit: DIMENSIONS_MAX,
-        });
-    }
-    let mut dims = Vec::new();
-    for _ in 0..count {
-        let offset = cursor.offset();
-        let value = cursor.u64(field)?;
-        if value > SIGNED_MAX {
-            return Err(GgufError::Dimension {
-                tensor: name.to_owned(),
-                offset,
-                index: dims.len(),
-                value,
-            });
-        }
-        dims.push(value);
-    }
-    if dims.is_empty() {
-        dims.push(1);
-    }
-    Ok(dims)
-}
-
-/// The largest size that engines, which count in i64, can hold.
-const SIGNED_MAX: u64 = i64::MAX.cast_unsigned();
-
-/// Bytes of a tensor, when they fit in 63 bits and so do the elements, counted dimension by dimension as
-/// engines count them.
-fn tensor_bytes(ggml_type: GgmlType, dims: &[u64]) -> Option<u64> {
-    let fits = |value: &u64| *value <= SIGNED_MAX;
-    dims.iter()
-        .try_fold(1u64, |product, dim| product.checked_mul(*dim).filter(fits))?;
-    ggml_type.tensor_bytes(dims).filter(fits)
-}
-
-/// Proves that a data offset is where the padded bytes of all tensors before end.
-fn refuse_offset(
-    tensor: &Tensor,
-    expected: u64,
-    alignment: u64,
-    field_offset: u64,
-) -> Result<(), GgufError> {
-    let name = || tensor.name.clone();
-    let found = tensor.offset;
-    if !found.is_multiple_of(alignment) {
-        Err(GgufError::TensorMisaligned {
-            tensor: name(),
-            offset: field_offset,
-            found,
-            alignment,
-        })
-    } else if found < expected {
-        Err(GgufError::TensorOverlap {
-            tensor: name(),
-            offset: field_offset,
-            found,
-            expected,
-        })
-    } else if found > expected {
-        Err(GgufError::TensorHole {
-            tensor: name(),
-            offset: field_offset,
-            found,
-            expected,
-        })
-    } else {
-        Ok(())
-    }
-}
-
-/// Turns data offsets into file offsets and proves that each tensor lies inside the file.
-fn place(tensors: &mut [Tensor], data_offset: u64, file_bytes: u64) -> Result<(), GgufError> {
-    for tensor in tensors {
-        let offset = data_offset.checked_add(tensor.offset);
-        let end = offset.and_then(|offset| offset.checked_add(tensor.bytes));
-        let (Some(offset), Some(end)) = (offset, end) else {
-            return Err(GgufError::DataTooLarge {
-                tensor: tensor.name.clone(),
-            });
-        };
-        if end > file_bytes {
-            return Err(GgufError::TensorPastEnd {
-                tensor: tensor.name.clone(),
-                offset,
-                end,
-                file_bytes,
-            });
-        }
-        tensor.offset = offset;
-    }
-    Ok(())
-}
-
-/// Allows after the last tensor (or the directory, when there is none) at most its padding.
-fn refuse_trailing(
-    tensors: &[Tensor],
-    directory_end: u64,
-    alignment: u64,
-    file_bytes: u64,
-) -> Result<(), GgufError> {
-    let end = tensors
-        .last()
-        .map_or(directory_end, |tensor| tensor.offset + tensor.bytes);
-    match end.checked_next_multiple_of(alignment) {
-        Some(padded_end) if file_bytes > padded_end => Err(GgufError::Trailing {
-            offset: padded_end,
-            bytes: file_bytes - padded_end,
-        }),
-        Some(_) | None => Ok(()),
-    }
-}
-
-/// Reads the shard keys. A `split.count` of 0, which merged files keep, means one file.
-fn parse_split(metadata: &Metadata, tensors: usize) -> Result<Option<Split>, GgufError> {
-    let no = split_value(metadata, SPLIT_NO_KEY, ValueType::U16)?;
-    let count = split_value(metadata, SPLIT_COUNT_KEY, ValueType::U16)?;
-    let total = split_value(metadata, SPLIT_TENSORS_COUNT_KEY, ValueType::I32)?;
-    let Some(count) = count.and_then(|count| u16::try_from(count).ok()) else {
-        return Ok(None);
-    };
-    if count == 0 {
-        return Ok(None);
-    }
-    let absent = |key| GgufError::SplitAbsent { key, count };
-    let impossible = |key, value| GgufError::SplitValue {
-        key,
-        value,
-        tensors,
-        count,
-    };
-    let no = no.ok_or_else(|| absent(SPLIT_NO_KEY))?;
-    let total = total.ok_or_else(|| absent(SPLIT_TENSORS_COUNT_KEY))?;
-    if u32::from(count) > SHARDS_MAX {
-        return Err(impossible(SPLIT_COUNT_KEY, i64::from(count)));
-    }
-    let valid_no = u16::try_from(no).ok().filter(|no| *no < count);
-    let valid_total = u32::try_from(total)
-        .ok()
-        .filter(|total| tensors <= usize::try_from(*total).unwrap_or(usize::MAX));
-    Ok(Some(Split {
-        no: valid_no.ok_or_else(|| impossible(SPLIT_NO_KEY, no))?,
-        count,
-        tensors_count: valid_total.ok_or_else(|| impossible(SPLIT_TENSORS_COUNT_KEY, total))?,
-    }))
-}
-
-fn split_value(
-    metadata: &Metadata,
-    key: &'static str,
-    expected: ValueType,
-) -> Result<Option<i64>, GgufError> {
-    let found = match metadata.value(key) {
-        None => return Ok(None),
-        Some(Value::U16(value)) if expected == ValueType::U16 => {
-            return Ok(Some(i64::from(*value)));
-        }
-        Some(Value::I32(value)) if expected == ValueType::I32 => {
-            return Ok(Some(i64::from(*value)));
-        }
-        Some(other) => other.value_type(),
-    };
-    Err(GgufError::SplitType {
-        key,
-        found: found.id(),
-        expected: expected.id(),
-    })
 }
 
 fn wide(count: usize) -> u64 {

@@ -1,6 +1,7 @@
 //! Writes GGUF 3 files front to back: the directory first, then each tensor's bytes in order.
 //!
-//! What it writes, `TensorDirectory::parse` reads: the padding after the last tensor is written too.
+//! What it writes, `TensorDirectory::parse` reads: the padding after the last tensor is written
+//! too.
 
 use super::limits::ALIGNMENT_MAX;
 use super::value::{Array, Entry, Value};
@@ -207,8 +208,8 @@ impl<W: Write> Writer<W> {
         self.skip_complete()
     }
 
-    /// Ends the file and gives the target back. Errors when bytes are missing or the target can't be
-    /// flushed.
+    /// Ends the file and gives the target back. Errors when bytes are missing or the target can't
+    /// be flushed.
     pub fn finish(mut self) -> Result<W, WriteError> {
         if let Some((tensor, _)) = self.tensors.get(self.index) {
             return Err(WriteError::TooFewBytes {

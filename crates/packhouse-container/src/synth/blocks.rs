@@ -1,9 +1,10 @@
-//! Random weights in ggml's block formats (`ggml-common.h` at 0.26.0), made fast: no float arithmetic, no
-//! branch per weight. Quants are random bits; scales are random mantissas under a fixed exponent, with
-//! a random sign so that the weights' mean is near zero where quants are lopsided.
+//! Random weights in ggml's block formats (`ggml-common.h` at 0.26.0), made fast: no float
+//! arithmetic, no branch per weight. Quants are random bits; scales are random mantissas under a
+//! fixed exponent, with a random sign so that the weights' mean is near zero where quants are
+//! lopsided.
 //!
-//! Exponents are chosen so that weights deviate by about 1 / sqrt(width), and so that every f16 scale
-//! is a normal number for widths up to 2^14.
+//! Exponents are chosen so that weights deviate by about 1 / sqrt(width), and so that every f16
+//! scale is a normal number for widths up to 2^14.
 
 use super::random::Random;
 use packhouse_base::ggml_type::GgmlType;

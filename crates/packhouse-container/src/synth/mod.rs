@@ -83,8 +83,8 @@ impl SynthError {
 }
 
 impl Spec {
-    /// Chooses layers and width for a file of about `bytes`, with proportions like those of real models.
-    /// Errors when even the smallest shape is larger, or the tokenizer has no tokens.
+    /// Chooses layers and width for a file of about `bytes`, with proportions like those of real
+    /// models. Errors when even the smallest shape is larger, or the tokenizer has no tokens.
     pub fn for_bytes(
         bytes: u64,
         tokenizer: &Metadata,
@@ -157,8 +157,8 @@ impl Spec {
         Ok(())
     }
 
-    /// The directory of the model: metadata, the copied tokenizer, and tensors in the order of layers.
-    /// Errors when the shape does not fit, or the tokenizer has no tokens.
+    /// The directory of the model: metadata, the copied tokenizer, and tensors in the order of
+    /// layers. Errors when the shape does not fit, or the tokenizer has no tokens.
     pub fn draft(&self, tokenizer: &Metadata) -> Result<Draft, SynthError> {
         self.refuse_shape()?;
         let tokens = token_count(tokenizer)?;

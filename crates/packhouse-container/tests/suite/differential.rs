@@ -87,7 +87,8 @@ fn overwrite(file: &mut [u8], at: usize, width: usize, value: u64) {
     }
 }
 
-/// Calls `see` with each file, cut at each length, longer, and with each hostile value at each byte.
+/// Calls `see` with each file, cut at each length, longer, and with each hostile value at each
+/// byte.
 fn sweep(mut see: impl FnMut(&[u8])) {
     let files: Vec<_> = refused().into_iter().chain(accepted()).collect();
     files.iter().for_each(|file| see(file));

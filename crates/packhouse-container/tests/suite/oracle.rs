@@ -1,8 +1,9 @@
-//! A second, tiny GGUF parser, written apart from the first: over a slice, with `Option`, in u128, with
-//! tables of its own. It only says whether a file is accepted, and what its directory is.
+//! A second, tiny GGUF parser, written apart from the first: over a slice, with `Option`, in u128,
+//! with tables of its own. It only says whether a file is accepted, and what its directory is.
 //!
 //! `compare` is the oracle of the differential tests and of the fuzz target. `Mutant` makes this
-//! parser wrong on purpose: a differential that can't tell a mutant from the original proves nothing.
+//! parser wrong on purpose: a differential that can't tell a mutant from the original proves
+//! nothing.
 
 use packhouse_container::gguf::{Draft, TensorDirectory};
 
@@ -69,7 +70,8 @@ impl Mutant {
     ];
 }
 
-/// Compares the crate's parser with this one on a file: whether both accept it, or how they disagree.
+/// Compares the crate's parser with this one on a file: whether both accept it, or how they
+/// disagree.
 pub(crate) fn compare(file: &[u8], mutant: Option<Mutant>) -> Result<bool, String> {
     let ours = TensorDirectory::parse(&file);
     let theirs = parse(file, mutant);
