@@ -13,7 +13,9 @@ mkdir -p "$logs"
 export PATH="$PWD/target/tools/bin:$PATH"
 export CARGO_TERM_COLOR=never
 nextest_version=0.9.151
-bans=(clippy::disallowed_methods clippy::disallowed_types clippy::disallowed_macros)
+# What tests may use and libraries may not.
+bans=(clippy::disallowed_methods clippy::disallowed_types clippy::disallowed_macros
+  clippy::unwrap_used)
 
 all=(tools fmt clippy clippy-tests ban-canary tidy build unit-tests doc-tests engine release
   engine-tests)

@@ -1,7 +1,5 @@
 //! What a command gives back, and how it is printed: text or one JSON document, in one place.
 
-#![expect(clippy::disallowed_methods, reason = "this is where the CLI prints")]
-
 use crate::failure::Exit;
 use serde_json::Value;
 use std::io::{self, Write};

@@ -2,6 +2,7 @@
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 /// Packs a model's weights once and maps them at every later start.
@@ -45,7 +46,7 @@ pub(crate) enum Command {
         deep: bool,
         /// Threads that hash [default: one per CPU]
         #[arg(long, value_name = "N")]
-        threads: Option<usize>,
+        threads: Option<NonZeroUsize>,
     },
     /// List the sets
     Ls,
@@ -71,15 +72,18 @@ pub(crate) enum Command {
         /// Set key, 8 or more hex digits
         set: String,
     },
-    /// Keep a set whatever its age
+    /// Keep a set whatever its age and use
     Pin {
         /// Set key, 8 or more hex digits; may be left out when there is one set
         set: Option<String>,
+        /// The pin's name [default: the first digits of the set key]
+        #[arg(long)]
+        name: Option<String>,
     },
-    /// Let gc judge a set by its age again
+    /// Remove a pin, so that gc judges its set again
     Unpin {
-        /// Set key, 8 or more hex digits; may be left out when there is one set
-        set: Option<String>,
+        /// The pin's name, as `ls` shows it
+        pin: String,
     },
     /// Show the store's state, the host's abilities and what would make it faster
     Doctor,

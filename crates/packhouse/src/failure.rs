@@ -72,6 +72,11 @@ impl Failure {
         self
     }
 
+    /// The first line without the word before it.
+    pub(crate) fn headline(&self) -> String {
+        format!("{}: {}", self.what, self.value)
+    }
+
     /// How the program ends.
     pub(crate) fn exit(&self) -> Exit {
         self.exit
@@ -80,7 +85,7 @@ impl Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "error: {}: {}", self.what, self.value)?;
+        writeln!(f, "error: {}", self.headline())?;
         for cause in &self.causes {
             writeln!(f, "cause: {cause}")?;
         }

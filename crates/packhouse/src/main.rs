@@ -7,12 +7,18 @@
 
 mod answer;
 mod cli;
+mod collect;
+mod doctor;
 mod failure;
 mod files;
+mod glance;
 mod inspect;
+mod names;
 mod places;
 mod run;
+mod stores;
 mod usage;
+mod verify;
 mod watch;
 
 use answer::Answer;
@@ -20,6 +26,7 @@ use clap::Parser as _;
 use cli::{Cli, Command};
 use failure::{Exit, Failure};
 use std::process::ExitCode;
+use stores::Purpose::{Change, Look};
 
 #[expect(clippy::disallowed_macros, reason = "the CLI's errors go to stderr")]
 fn main() -> ExitCode {
@@ -59,6 +66,25 @@ fn execute(command: Command) -> Result<Answer, Failure> {
             }
             Ok(Answer::done(String::new(), serde_json::Value::Null))
         }
-        _ => Err(Failure::new("not in this build yet", "this command")),
+        Command::Verify { set, deep, threads } => verify::verify(
+            &stores::open(Change, lookup)?,
+            set.as_deref(),
+            deep,
+            threads,
+        ),
+        Command::Scrub { budget } => verify::scrub(&stores::open(Change, lookup)?, budget),
+        Command::Gc { dry_run, shared } => {
+            collect::collect(&stores::open(Change, lookup)?, dry_run, shared)
+        }
+        Command::Rm { set } => names::remove(&stores::open(Change, lookup)?, &set),
+        Command::Pin { set, name } => names::pin(
+            &stores::open(Change, lookup)?,
+            set.as_deref(),
+            name.as_deref(),
+        ),
+        Command::Unpin { pin } => names::unpin(&stores::open(Change, lookup)?, &pin),
+        Command::Ls => glance::list(stores::open_if_there(Look, lookup)?.as_ref()),
+        Command::Du => glance::usage(stores::open_if_there(Look, lookup)?.as_ref()),
+        Command::Doctor => doctor::examine(stores::open_if_there(Change, lookup)?.as_ref(), lookup),
     }
 }

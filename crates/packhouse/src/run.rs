@@ -53,12 +53,17 @@ pub(crate) fn env(args: &PluginArgs, lookup: Lookup<'_>) -> Result<Answer, Failu
     Ok(Answer::done(text, json!({ "variables": list })))
 }
 
+/// Finds the plug-in that belongs to this binary, or that the user names.
+pub(crate) fn plugin(lookup: Lookup<'_>) -> Result<PathBuf, Failure> {
+    places::plugin(lookup, &own_binary()?)
+}
+
 /// The variables that an engine needs to find the plug-in, and the plug-in its settings.
 fn variables(
     args: &PluginArgs,
     lookup: Lookup<'_>,
 ) -> Result<Vec<(&'static str, OsString)>, Failure> {
-    let plugin = places::plugin(lookup, &own_binary()?)?;
+    let plugin = plugin(lookup)?;
     if let Some(taken) = lookup(BACKEND_PATH).filter(|taken| taken != plugin.as_os_str()) {
         return Err(
             Failure::new(format!("{BACKEND_PATH} is set already"), taken.display())

@@ -9,4 +9,5 @@ mod inspect;
 mod model;
 mod run;
 mod sandbox;
+mod store;
 mod usage;

@@ -146,7 +146,8 @@ fn an_announced_plugin_ends_the_watcher_without_a_word() {
     assert_eq!(announcement_folders(&sandbox), 0);
 }
 
-/// The watcher is a convenience: without a place for its announcement the engine starts all the same.
+/// The watcher is a convenience: without a place for its announcement the engine starts all the
+/// same.
 #[test]
 fn an_engine_starts_without_a_watcher_too() {
     let sandbox = Sandbox::new();

@@ -1,0 +1,174 @@
+//! `verify` and `scrub`: are the stored bytes what they say they are?
+
+use crate::answer::{Answer, Column, table};
+use crate::failure::{Exit, Failure};
+use crate::stores::{self, short};
+use packhouse_base::{Blame, units};
+use packhouse_store::root::Store;
+use packhouse_store::verify::{Depth, SetProblem, SetVerification, TensorProblem};
+use serde_json::{Value, json};
+use std::num::NonZeroUsize;
+
+/// Verifies one set. The answer is negative when anything is wrong with it.
+pub(crate) fn verify(
+    store: &Store,
+    digits: Option<&str>,
+    deep: bool,
+    threads: Option<NonZeroUsize>,
+) -> Result<Answer, Failure> {
+    let set = stores::find_set(store, digits)?;
+    let depth = match (deep, threads) {
+        (false, None) => Depth::Shallow,
+        (false, Some(threads)) => {
+            return Err(Failure::usage("threads without --deep", threads)
+                .cause("only hashing uses threads")
+                .hint(format!(
+                    "packhouse verify {} --deep --threads {threads}",
+                    short(&set)
+                )));
+        }
+        (true, threads) => {
+            let every = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+            Depth::Deep {
+                threads: threads.unwrap_or(every),
+            }
+        }
+    };
+    let found = store.verify_set(set, depth, &|_| {});
+    if !found.is_good() && blames(&found).all(|blame| blame == Blame::Host) {
+        return Err(unreadable(&found));
+    }
+    Ok(Answer {
+        text: text(&found, deep),
+        json: document(&found, deep),
+        exit: if found.is_good() {
+            Exit::Done
+        } else {
+            Exit::Negative
+        },
+    })
+}
+
+/// Hashes objects again, oldest hash first. The answer is negative when one was damaged.
+pub(crate) fn scrub(store: &Store, budget: Option<u64>) -> Result<Answer, Failure> {
+    let report = store
+        .scrub(budget.unwrap_or(u64::MAX), &|_| {})
+        .map_err(|error| {
+            Failure::new("cannot list the objects", store.config().root.display())
+                .because(&error)
+                .hint("packhouse doctor")
+        })?;
+    let mut text = format!(
+        "{} of {} objects hashed ({}), {} damaged, {} left ({})\n",
+        report.hashed_count,
+        report.object_count,
+        units::bytes(report.hashed_bytes),
+        report.refused.len(),
+        report.left_count,
+        units::bytes(report.left_bytes),
+    );
+    for refusal in &report.refused {
+        text += &format!("damaged: {refusal}\n");
+    }
+    if !report.remembered {
+        text += "no private state: the next scrub begins anew\n";
+    }
+    let refused: Vec<Value> = report
+        .refused
+        .iter()
+        .map(|refusal| json!({"reason": refusal.reason(), "text": refusal.to_string()}))
+        .collect();
+    let json = json!({
+        "object_count": report.object_count,
+        "hashed_count": report.hashed_count,
+        "hashed_bytes": report.hashed_bytes,
+        "left_count": report.left_count,
+        "left_bytes": report.left_bytes,
+        "oldest_left_ns": report.oldest_left_ns,
+        "remembered": report.remembered,
+        "refused": refused,
+    });
+    let exit = if report.refused.is_empty() {
+        Exit::Done
+    } else {
+        Exit::Negative
+    };
+    Ok(Answer { text, json, exit })
+}
+
+/// Nothing is known to be wrong with the bytes, but they could not be looked at.
+fn unreadable(found: &SetVerification) -> Failure {
+    let problems = found.problems.iter().map(SetProblem::to_string);
+    let tensors = found.bad_tensors().filter_map(|bad| bad.problem.as_ref());
+    let first = problems.chain(tensors.map(TensorProblem::to_string)).next();
+    Failure::new("cannot read all of the set", short(&found.set))
+        .cause(first.unwrap_or_default())
+        .hint("packhouse doctor")
+}
+
+fn blames(found: &SetVerification) -> impl Iterator<Item = Blame> {
+    let tensors = found.bad_tensors().filter_map(|bad| bad.problem.as_ref());
+    found
+        .problems
+        .iter()
+        .map(SetProblem::blame)
+        .chain(tensors.map(TensorProblem::blame))
+}
+
+fn text(found: &SetVerification, deep: bool) -> String {
+    let bad = found.bad_tensors().count();
+    let mut text = String::new();
+    for problem in &found.problems {
+        text += &format!("set: {problem}\n");
+    }
+    let rows: Vec<Vec<String>> = found
+        .bad_tensors()
+        .filter_map(|bad| {
+            let problem = bad.problem.as_ref()?;
+            let slot = bad.entry.slot.to_string();
+            Some(vec![slot, bad.entry.tensor.clone(), problem.to_string()])
+        })
+        .collect();
+    text += &table(&[Column::Right, Column::Left, Column::Left], &rows);
+    let total = found.tensors.len();
+    let depth = if deep {
+        let bytes = units::bytes(found.hashed_bytes);
+        format!("{} objects hashed ({bytes})", found.hashed_count)
+    } else {
+        "no object hashed (--deep does)".to_owned()
+    };
+    let set = short(&found.set);
+    text + &format!(
+        "set {set}: {} of {total} tensors good, {bad} bad; {depth}\n",
+        total - bad
+    )
+}
+
+fn document(found: &SetVerification, deep: bool) -> Value {
+    let tensors: Vec<Value> = found
+        .bad_tensors()
+        .filter_map(|bad| {
+            let problem = bad.problem.as_ref()?;
+            Some(json!({
+                "slot": bad.entry.slot,
+                "tensor": bad.entry.tensor,
+                "pack": bad.entry.pack.to_string(),
+                "object": bad.entry.object.to_string(),
+                "reason": problem.reason(),
+                "text": problem.to_string(),
+            }))
+        })
+        .collect();
+    json!({
+        "set": found.set.to_string(),
+        "plan": found.plan,
+        "good": found.is_good(),
+        "deep": deep,
+        "tensor_count": found.tensors.len(),
+        "bad_count": tensors.len(),
+        "hashed_count": found.hashed_count,
+        "hashed_bytes": found.hashed_bytes,
+        "set_problems": found.problems.iter().map(SetProblem::to_string).collect::<Vec<_>>(),
+        "bad_tensors": tensors,
+    })
+}
