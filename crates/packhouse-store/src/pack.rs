@@ -159,6 +159,8 @@ impl Store {
         let key = record.key();
         let name = key.to_string();
         self.writable()?;
+        // Until the record is linked, no gc of this user takes the object away.
+        let _shared = self.hold_off_gc();
         self.object_for_sample(&record.object, record.length)
             .map_err(|refusal| PublishPackError::Object {
                 key,
@@ -171,7 +173,18 @@ impl Store {
         let mut attempts = 0;
         loop {
             match publish_small(self.fs.as_ref(), &folder, &name, &bytes) {
-                Ok(outcome) => return Ok(outcome),
+                Ok(SmallOutcome::Created) => return Ok(SmallOutcome::Created),
+                // The same bytes, but perhaps of a stranger, or writable by others.
+                Ok(SmallOutcome::Equal) => match self.lookup_pack(&key) {
+                    Ok(_) => return Ok(SmallOutcome::Equal),
+                    Err(refusal) => {
+                        attempts += 1;
+                        if attempts == ATTEMPTS || !refusal.name_is_free() {
+                            return Err(PublishPackError::Record(Box::new(refusal)));
+                        }
+                        continue;
+                    }
+                },
                 Err(error) => {
                     attempts += 1;
                     let taken = match &error {

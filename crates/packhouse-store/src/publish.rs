@@ -359,17 +359,12 @@ impl PublishError {
         }
     }
 
-    /// Says whether the file system has no room left, so that a fill should stop.
+    /// Says whether the cap, the quota or the disk has no room left, so that a fill should stop.
     pub fn is_full(&self) -> bool {
         match self {
-            Self::Room(_) => true,
-            Self::Fs(error) => matches!(error.kind, FsErrorKind::NoSpace | FsErrorKind::Quota),
-            Self::Folder(error) => match error.as_ref() {
-                OpenError::Fs(error) => {
-                    matches!(error.kind, FsErrorKind::NoSpace | FsErrorKind::Quota)
-                }
-                _ => false,
-            },
+            Self::Room(error) => error.is_full(),
+            Self::Fs(error) => is_full(error),
+            Self::Folder(error) => error.as_fs().is_some_and(is_full),
             Self::Cancelled { .. }
             | Self::ReadOnly { .. }
             | Self::Conflict { .. }
@@ -377,6 +372,11 @@ impl PublishError {
             | Self::Replaced { .. } => false,
         }
     }
+}
+
+/// Says whether a system call failed for lack of space.
+pub(crate) fn is_full(error: &FsError) -> bool {
+    matches!(error.kind, FsErrorKind::NoSpace | FsErrorKind::Quota)
 }
 
 impl From<OpenError> for PublishError {

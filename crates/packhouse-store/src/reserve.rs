@@ -12,7 +12,7 @@
 //! Never: waits for a filler; a stopped one costs a refusal after the timeout.
 
 use crate::lock::{LockError, ROOM_OFFSET};
-use crate::publish::random_hex;
+use crate::publish::{is_full, random_hex};
 use crate::root::{OpenError, Store};
 use packhouse_base::Blame;
 use packhouse_base::units;
@@ -295,6 +295,17 @@ impl RoomError {
             Self::Lock(error) => error.blame(),
             Self::Folder(error) => error.blame(),
             Self::Fs(error) => error.blame(),
+        }
+    }
+}
+
+impl RoomError {
+    /// Says whether there is no room, as opposed to not being able to ask.
+    pub fn is_full(&self) -> bool {
+        match self {
+            Self::Cap { .. } | Self::Free { .. } | Self::Spent { .. } => true,
+            Self::Fs(error) => is_full(error),
+            Self::Busy { .. } | Self::Lock(_) | Self::Folder(_) => false,
         }
     }
 }

@@ -372,6 +372,22 @@ impl From<PublishError> for OpenError {
 }
 
 impl OpenError {
+    /// The failed system call, where that is all there is.
+    pub fn as_fs(&self) -> Option<&FsError> {
+        match self {
+            Self::Fs(error) => Some(error),
+            Self::Relative { .. }
+            | Self::Missing { .. }
+            | Self::Owner { .. }
+            | Self::Writable { .. }
+            | Self::NotDirectory { .. }
+            | Self::TooManyLinks { .. }
+            | Self::State(_)
+            | Self::Id { .. }
+            | Self::Publish(_) => None,
+        }
+    }
+
     /// Says whose side the failure is on.
     pub fn blame(&self) -> Blame {
         match self {

@@ -17,5 +17,4 @@ pub mod clock;
 pub mod fs;
 mod os;
 pub mod real;
-pub mod spawn;
 pub mod stat;

@@ -2,4 +2,5 @@ mod crash;
 mod fixture;
 mod sets;
 mod state;
+mod tamper;
 mod vectors;
