@@ -1,5 +1,6 @@
 //! Prints the directory of GGUF files; the files given in order are the shards of one model.
 
+#![forbid(unsafe_code)]
 #![expect(
     clippy::disallowed_methods,
     clippy::disallowed_macros,

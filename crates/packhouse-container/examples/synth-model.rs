@@ -1,6 +1,7 @@
 //! Writes a seeded synthetic model with the tokenizer of a real one:
 //! `synth-model TEMPLATE.gguf OUT.gguf --gib 3.5 --type Q4_0 --seed 1`
 
+#![forbid(unsafe_code)]
 #![expect(
     clippy::disallowed_methods,
     clippy::disallowed_macros,

@@ -1,5 +1,7 @@
 //! All integration tests of the crate in one binary; `allocation.rs` is apart as it counts memory.
 
+#![forbid(unsafe_code)]
+
 mod suite {
     mod bad_input;
     mod build;

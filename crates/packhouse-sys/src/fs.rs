@@ -436,7 +436,8 @@ impl Dir {
             .map_err(|kind| self.entry_error(Operation::Read, name, kind))
     }
 
-    /// lstat of an entry: for listing and cleaning. To judge a file, open it and ask the descriptor.
+    /// lstat of an entry: for listing and cleaning. To judge a file, open it and ask the
+    /// descriptor.
     pub fn stat_entry(&self, name: impl AsRef<OsStr>) -> Result<Stat, FsError> {
         let name = name.as_ref();
         plain(name)

@@ -1,4 +1,5 @@
-//! The operating system as traits, so that every crash, full disk and odd file system can be played.
+//! The operating system as traits, so that every crash, full disk and odd file system can be
+//! played.
 //!
 //! - `fs`: folders and files by descriptor; `stat`: what a descriptor says about itself;
 //! - `clock`: the two clocks and waiting; `real`: the versions that talk to Linux;
@@ -8,7 +9,8 @@
 //! - no operation follows a symlink: a path is opened component by component;
 //! - no operation overwrites a file but `Dir::rename_over`, which the store uses for private state
 //!   only;
-//! - unsafe code is in `os` and `thread` (system calls that `rustix` lacks), in `map` and `source_map`.
+//! - unsafe code is in `os` and `thread` (system calls that `rustix` lacks), in `map` and
+//!   `source_map`.
 //!
 //! Never: prints, reads the environment, exits.
 

@@ -1,9 +1,12 @@
-//! Address space that an engine reads by raw pointer: reserved, made private, or attached to a file.
+//! Address space that an engine reads by raw pointer: reserved, made private, or attached to a
+//! file.
 //!
 //! Invariants:
-//! - a `Reservation` owns its whole range until it is dropped; nothing outside it is ever mapped over;
-//! - a `Region` is a page-aligned part of one reservation, regions of one reservation do not overlap,
-//!   and its `RwLock` orders every change of its backing against every reader in this process' Rust code;
+//! - a `Reservation` owns its whole range until it is dropped; nothing outside it is ever mapped
+//!   over;
+//! - a `Region` is a page-aligned part of one reservation, regions of one reservation do not
+//!   overlap, and its `RwLock` orders every change of its backing against every reader in this
+//!   process' Rust code;
 //! - an attached region is read-only: a stray write faults, it can't reach the file.
 //!
 //! Never: it verifies nothing. Callers attach only what they verified; see `Region::attach`.
@@ -55,22 +58,24 @@ pub struct RegionBytes<'a> {
     region: &'a Region,
 }
 
-// SAFETY: the pointers are an address range that this value owns until drop, not shared state; all access
-// to the memory goes through `Region`'s lock or through the engine, which orders its own threads.
+// SAFETY: the pointers are an address range that this value owns until drop, not shared state; all
+// access to the memory goes through `Region`'s lock or through the engine, which orders its own
+// threads.
 unsafe impl Send for Reservation {}
 // SAFETY: as for Send; no method of `&Reservation` reads or writes the memory.
 unsafe impl Sync for Reservation {}
 
 impl Reservation {
-    /// Reserves at least `bytes` of address space, aligned to a huge page. No memory and no overcommit
-    /// charge is taken. Errors as mmap does (ENOMEM when the address space is limited).
+    /// Reserves at least `bytes` of address space, aligned to a huge page. No memory and no
+    /// overcommit charge is taken. Errors as mmap does (ENOMEM when the address space is limited).
     pub fn new(bytes: usize) -> io::Result<Self> {
         let bytes = bytes.max(1).next_multiple_of(rustix::param::page_size());
         let whole = bytes
             .checked_add(HUGE_PAGE_BYTES)
             .ok_or(io::ErrorKind::OutOfMemory)?;
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-        // SAFETY: a fresh anonymous mapping at an address of the kernel's choice touches nothing else.
+        // SAFETY: a fresh anonymous mapping at an address of the kernel's choice touches nothing
+        // else.
         let start = unsafe {
             rustix::mm::mmap_anonymous(ptr::null_mut(), whole, ProtFlags::empty(), flags)
         }?;
@@ -97,8 +102,8 @@ impl Reservation {
 impl Drop for Reservation {
     fn drop(&mut self) {
         let (start, bytes) = self.mapping;
-        // SAFETY: the range was mapped by `new` and every `Region` holds an Arc of this value, so none is
-        // left; that the engine no longer reads it is the contract of its free_buffer call.
+        // SAFETY: the range was mapped by `new` and every `Region` holds an Arc of this value, so
+        // none is left; that the engine no longer reads it is the contract of its free_buffer call.
         let result = unsafe { rustix::mm::munmap(start.cast(), bytes) };
         debug_assert!(
             result.is_ok(),
@@ -110,7 +115,8 @@ impl Drop for Reservation {
 impl Region {
     /// Cuts a region out of a reservation. The caller cuts no two that share a page.
     ///
-    /// Errors with `InvalidInput` when the offset is not page-aligned or the range leaves the reservation.
+    /// Errors with `InvalidInput` when the offset is not page-aligned or the range leaves the
+    /// reservation.
     pub fn new(reservation: Arc<Reservation>, offset: usize, bytes: usize) -> io::Result<Self> {
         let end = offset.checked_add(bytes.next_multiple_of(rustix::param::page_size()));
         let inside = end.is_some_and(|end| end <= reservation.bytes);
@@ -140,8 +146,9 @@ impl Region {
         *self.read_guard()
     }
 
-    /// Makes the region private memory and lets `fill` write it. Bytes keep their values when the region
-    /// was backed before; fresh memory is zero. Errors as mmap does; the backing is then unchanged.
+    /// Makes the region private memory and lets `fill` write it. Bytes keep their values when the
+    /// region was backed before; fresh memory is zero. Errors as mmap does; the backing is then
+    /// unchanged.
     pub fn with_private<R>(&self, fill: impl FnOnce(&mut [u8]) -> R) -> io::Result<R> {
         let mut backing = self.write_guard();
         match *backing {
@@ -153,29 +160,31 @@ impl Region {
                 let kept =
                     unsafe { std::slice::from_raw_parts(self.address(), self.bytes) }.to_vec();
                 self.map_private_over()?;
-                // SAFETY: the range was just mapped readable and writable and is at least this long.
+                // SAFETY: the range was just mapped readable and writable and is at least this
+                // long.
                 unsafe { ptr::copy_nonoverlapping(kept.as_ptr(), self.address(), self.bytes) };
             }
         }
         *backing = Backing::Private;
-        // SAFETY: the range is mapped readable and writable, the write guard excludes other Rust access, and
-        // the engine reads a tensor only after the call that sets it returned.
+        // SAFETY: the range is mapped readable and writable, the write guard excludes other Rust
+        // access, and the engine reads a tensor only after the call that sets it returned.
         let target = unsafe { std::slice::from_raw_parts_mut(self.address(), self.bytes) };
         Ok(fill(target))
     }
 
-    /// Maps the first `bytes()` bytes of a file read-only and shared over the region. What the region held
-    /// is gone. Errors as mmap does, and with `UnexpectedEof` when the file is shorter than the region.
+    /// Maps the first `bytes()` bytes of a file read-only and shared over the region. What the
+    /// region held is gone. Errors as mmap does, and with `UnexpectedEof` when the file is shorter
+    /// than the region.
     ///
     /// # Safety
-    /// The file must be one that nobody truncates while the region lives: truncation from outside means
-    /// SIGBUS. Its bytes must have been verified by the caller, through this very descriptor.
+    /// The file must be one that nobody truncates while the region lives: truncation from outside
+    /// means SIGBUS. Its bytes must have been verified by the caller, through this very descriptor.
     pub unsafe fn attach(&self, file: BorrowedFd<'_>) -> io::Result<()> {
         let mut backing = self.write_guard();
         let address = self.address().cast();
         let flags = MapFlags::SHARED | MapFlags::FIXED;
-        // SAFETY: MAP_FIXED lands inside the live reservation (`new` checked the range), in pages that no
-        // other region shares, and the write guard excludes other users of this one.
+        // SAFETY: MAP_FIXED lands inside the live reservation (`new` checked the range), in pages
+        // that no other region shares, and the write guard excludes other users of this one.
         unsafe { rustix::mm::mmap(address, self.bytes, ProtFlags::READ, flags, file, 0) }?;
         *backing = Backing::Attached;
         let file_bytes = u64::try_from(rustix::fs::fstat(file)?.st_size).unwrap_or(0);

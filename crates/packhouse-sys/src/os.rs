@@ -2,7 +2,7 @@
 //!
 //! Never: keeps a raw descriptor beyond one call.
 
-#![allow(unsafe_code)]
+#![expect(unsafe_code, reason = "each block says why it holds")]
 
 use rustix::io::Errno;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -23,8 +23,8 @@ pub(crate) fn try_ofd_lock(
         l_pid: 0,
     };
     loop {
-        // SAFETY: `fd` is open for this call by its borrow; F_OFD_SETLK only reads the struct, which
-        // lives on this stack frame.
+        // SAFETY: `fd` is open for this call by its borrow; F_OFD_SETLK only reads the struct,
+        // which lives on this stack frame.
         let result = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) };
         if result != -1 {
             return Ok(true);
@@ -97,16 +97,16 @@ pub(crate) fn inode_generation(fd: BorrowedFd<'_>) -> Option<u32> {
     answer.ok().map(|()| value[0])
 }
 
-/// Asks whether the file system can seal files by fs-verity (FS_IOC_MEASURE_VERITY on a file that isn't
-/// sealed). The file must be regular.
+/// Asks whether the file system can seal files by fs-verity (FS_IOC_MEASURE_VERITY on a file that
+/// isn't sealed). The file must be regular.
 pub(crate) fn has_fs_verity(fd: BorrowedFd<'_>) -> Result<bool, Errno> {
     // struct fsverity_digest: algorithm and size of 2 bytes each, then the digest.
     const DIGEST_BYTES: u16 = 64;
     const OPCODE: rustix::ioctl::Opcode = rustix::ioctl::opcode::read_write::<[u16; 2]>(b'f', 134);
     let mut digest = [0u16; 2 + DIGEST_BYTES as usize / 2];
     digest[1] = DIGEST_BYTES;
-    // SAFETY: the kernel reads the size field and writes at most that many digest bytes behind the four
-    // of the head; the buffer holds both, and each bit pattern of it is valid.
+    // SAFETY: the kernel reads the size field and writes at most that many digest bytes behind the
+    // four of the head; the buffer holds both, and each bit pattern of it is valid.
     let answer = unsafe {
         rustix::ioctl::ioctl(
             fd,

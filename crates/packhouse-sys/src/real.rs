@@ -1,7 +1,7 @@
 //! `Fs` over Linux system calls.
 //!
-//! Invariants: every open has O_NOFOLLOW and O_CLOEXEC; a file is opened non-blocking so that a pipe
-//! in a file's place can't hang the caller; interrupted calls are repeated.
+//! Invariants: every open has O_NOFOLLOW and O_CLOEXEC; a file is opened non-blocking so that a
+//! pipe in a file's place can't hang the caller; interrupted calls are repeated.
 
 use crate::fs::{
     Dir, DirAccess, DirBackend, FileBackend, Fs, FsError, FsErrorKind, LockKind, Operation,
@@ -360,7 +360,7 @@ fn fs_stat_of(fd: BorrowedFd<'_>) -> Result<FsStat, FsErrorKind> {
     })
 }
 
-#[allow(
+#[expect(
     clippy::unnecessary_cast,
     reason = "the fields' types differ between targets"
 )]

@@ -1,8 +1,8 @@
 //! Which file a piece of this process' memory is a mapping of, without reading the memory.
 //!
-//! An engine hands over a pointer into its own mapping of a model. `ProcessMaps` finds the file and the
-//! offset behind it, `open_file` finds the engine's own still-open descriptor of exactly that file: the
-//! name in the listing may by now belong to another file, so it is never opened.
+//! An engine hands over a pointer into its own mapping of a model. `ProcessMaps` finds the file and
+//! the offset behind it, `open_file` finds the engine's own still-open descriptor of exactly that
+//! file: the name in the listing may by now belong to another file, so it is never opened.
 
 #![expect(
     clippy::disallowed_methods,
@@ -15,7 +15,8 @@ use std::io;
 use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 
-/// The file mappings of this process, sorted by address; neighbours that continue each other are one.
+/// The file mappings of this process, sorted by address; neighbours that continue each other are
+/// one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProcessMaps {
     mappings: Vec<FileMapping>,
@@ -44,8 +45,8 @@ impl ProcessMaps {
         Ok(Self::parse(&std::fs::read("/proc/self/maps")?))
     }
 
-    /// Parses a listing in the form of proc_pid_maps(5); lines of memory without a file, and lines in no
-    /// known form, are left out, so that what they cover is treated as memory without a file.
+    /// Parses a listing in the form of proc_pid_maps(5); lines of memory without a file, and lines
+    /// in no known form, are left out, so that what they cover is treated as memory without a file.
     pub fn parse(listing: &[u8]) -> Self {
         let mut mappings: Vec<FileMapping> = Vec::new();
         for mapping in listing.split(|byte| *byte == b'\n').filter_map(parse_line) {
@@ -82,12 +83,14 @@ impl FileMapping {
     }
 }
 
-/// Opens, for reading, the file that some descriptor of this process is open on and that has this device
-/// and inode number; `None` when no descriptor is. The new descriptor shares no offset or flags with it.
+/// Opens, for reading, the file that some descriptor of this process is open on and that has this
+/// device and inode number; `None` when no descriptor is. The new descriptor shares no offset or
+/// flags with it.
 pub fn open_file(device: u64, inode: u64) -> io::Result<Option<OwnedFd>> {
     for entry in std::fs::read_dir("/proc/self/fd")? {
         let path = entry?.path();
-        // Following the link leads to the open file itself, deleted or not; other kinds fail or differ.
+        // Following the link leads to the open file itself, deleted or not; other kinds fail or
+        // differ.
         let Ok(metadata) = std::fs::metadata(&path) else {
             continue;
         };
@@ -103,15 +106,17 @@ pub fn open_file(device: u64, inode: u64) -> io::Result<Option<OwnedFd>> {
     Ok(None)
 }
 
-/// The path that a descriptor was opened by, as the kernel has it now; `None` when it has none any more.
+/// The path that a descriptor was opened by, as the kernel has it now; `None` when it has none any
+/// more.
 pub fn path_of(file: BorrowedFd<'_>) -> Option<PathBuf> {
     let path = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()?;
     let is_gone = path.as_os_str().as_encoded_bytes().ends_with(b" (deleted)");
     (path.is_absolute() && !is_gone).then_some(path)
 }
 
-/// Drops this process' hold on the pages of a file mapping that lie wholly inside the range; they are read
-/// from the file again when touched. The caller knows that the range is a mapping without own changes.
+/// Drops this process' hold on the pages of a file mapping that lie wholly inside the range; they
+/// are read from the file again when touched. The caller knows that the range is a mapping without
+/// own changes.
 pub fn drop_pages(bytes: &[u8]) -> io::Result<()> {
     let page = rustix::param::page_size();
     let start = bytes.as_ptr().addr().next_multiple_of(page);
@@ -120,8 +125,8 @@ pub fn drop_pages(bytes: &[u8]) -> io::Result<()> {
         return Ok(());
     }
     let first = bytes.as_ptr().with_addr(start).cast_mut().cast();
-    // SAFETY: the range lies inside the borrowed bytes. On a file mapping without own changes dropping
-    // pages changes no byte: the caller established that from `FileMapping::writable`.
+    // SAFETY: the range lies inside the borrowed bytes. On a file mapping without own changes
+    // dropping pages changes no byte: the caller established that from `FileMapping::writable`.
     unsafe { rustix::mm::madvise(first, end - start, Advice::LinuxDontNeed) }?;
     Ok(())
 }
@@ -133,8 +138,8 @@ pub fn is_resident(bytes: &[u8]) -> bool {
     let length = bytes.as_ptr().addr() + bytes.len() - start;
     let mut pages = vec![0u8; length.div_ceil(page)];
     let first = bytes.as_ptr().with_addr(start).cast_mut().cast();
-    // SAFETY: mincore only asks about the pages of the borrowed range and writes one byte per page into
-    // `pages`, which has exactly that many.
+    // SAFETY: mincore only asks about the pages of the borrowed range and writes one byte per page
+    // into `pages`, which has exactly that many.
     let result = unsafe { libc::mincore(first, length, pages.as_mut_ptr()) };
     result == 0 && pages.iter().all(|page| page & 1 == 1)
 }

@@ -1,8 +1,8 @@
 //! Starts a child that outlives its parent and holds nothing of it.
 //!
 //! Invariants:
-//! - the child is no child of the caller by the time `spawn_detached` returns: nobody has to wait for
-//!   it, and a caller that becomes another program by exec leaves it no stranger to reap;
+//! - the child is no child of the caller by the time `spawn_detached` returns: nobody has to wait
+//!   for it, and a caller that becomes another program by exec leaves it no stranger to reap;
 //! - it has its own session (no terminal) and no descriptor but the three standard ones that the
 //!   `Command` gives it.
 
@@ -36,8 +36,8 @@ fn detach() -> io::Result<()> {
     if unsafe { libc::setsid() } < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: after fork the child goes on only with async-signal-safe calls and exec, and the parent
-    // only with _exit, so a lock that another thread held at the fork is never taken here.
+    // SAFETY: after fork the child goes on only with async-signal-safe calls and exec, and the
+    // parent only with _exit, so a lock that another thread held at the fork is never taken here.
     match unsafe { libc::fork() } {
         0 => close_on_exec(),
         pid if pid < 0 => Err(io::Error::last_os_error()),

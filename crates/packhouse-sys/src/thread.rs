@@ -3,7 +3,8 @@
 use std::io;
 
 /// Puts the calling thread at idle CPU and idle disk priority: it runs when nothing else wants to.
-/// Errors with what the first refusing call said; the thread then keeps the priority that call left it.
+/// Errors with what the first refusing call said; the thread then keeps the priority that call left
+/// it.
 pub fn set_idle_priority() -> io::Result<()> {
     let parameter = libc::sched_param { sched_priority: 0 };
     // SAFETY: pid 0 is the calling thread and `parameter` lives over the call.

@@ -2,9 +2,7 @@
 
 use crate::tree::Tree;
 
-const SOURCE: [&str; 9] = [
-    ".rs", ".toml", ".sh", ".c", ".cpp", ".h", ".py", ".ci/run", ".txt",
-];
+const SOURCE: [&str; 8] = [".rs", ".toml", ".sh", ".c", ".cpp", ".h", ".py", ".ci/run"];
 const COLUMNS_MAX: usize = 100;
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
