@@ -1,5 +1,7 @@
+mod concurrency;
 mod crash;
 mod fixture;
+mod real;
 mod sets;
 mod state;
 mod tamper;
