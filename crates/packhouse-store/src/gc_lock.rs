@@ -3,7 +3,7 @@
 //! A publisher holds it shared from "the object is there" to "the record that names it is linked"; gc
 //! holds it exclusive while it decides and moves away. Invariants:
 //! - it is an OFD lock: the kernel releases it at death;
-//! - nobody waits longer than a bound, so a stopped process costs a pack its publish, never a start;
+//! - nobody waits longer than a bound: a stopped gc delays a publish by it, never a start;
 //! - without private state nothing is locked: the two may then meet, which costs one more pack, since a
 //!   pack whose object is gone is a miss and is published again.
 //!
@@ -24,6 +24,12 @@ pub(crate) enum GcLock {
 }
 
 impl Store {
+    /// Holds a gc off while a name is published. A publish never fails for want of the lock: a gc that
+    /// meets it unlocked costs one more pack.
+    pub(crate) fn hold_off_gc(&self) -> Option<GcLock> {
+        self.lock_against_gc(LockKind::Shared, GC_LOCK_WAIT_NS).ok()
+    }
+
     /// Tries the lock for at most `timeout_ns`.
     pub(crate) fn lock_against_gc(
         &self,

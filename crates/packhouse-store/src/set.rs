@@ -145,6 +145,9 @@ impl Store {
         container: &ContainerRecord,
     ) -> Result<SetOutcome, SetError> {
         let set = manifest.key();
+        self.writable()?;
+        // Until the manifest is linked, no gc of this user takes a pack away.
+        let _shared = self.hold_off_gc();
         self.agree_with_packs(set, manifest)?;
         let dir = self.make_set_folder(self.sets_dir(), &set.to_string())?;
         let index = self.publish_or_repair(&dir, INDEX_NAME, &manifest.render_index())?;

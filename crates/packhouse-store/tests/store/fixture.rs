@@ -4,17 +4,21 @@ use packhouse_base::digest::{Digest, Fingerprint, SetKey, TensorDigest};
 use packhouse_base::identity::PackIdentity;
 use packhouse_store::container_record::{Admission, ContainerFile, ContainerRecord};
 use packhouse_store::manifest::{ManifestEntry, SetManifest};
+use packhouse_store::pack::PublishPackError;
 use packhouse_store::publish::PublishOptions;
 use packhouse_store::record::{PackRecord, SampleGeometry};
 use packhouse_store::root::{Store, StoreConfig};
 use packhouse_sys::clock::{Clock, RealClock};
 use packhouse_sys::real::RealFs;
 use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 pub(crate) const DAY_NS: i64 = 24 * 60 * 60 * 1_000_000_000;
+
+const LOCK_PAUSE_NS: u64 = 50_000_000;
 
 /// The real wall clock, moved by what tests add.
 #[derive(Default)]
@@ -44,14 +48,19 @@ impl Clock for MovedClock {
         RealClock.steady_ns() + added
     }
 
+    /// Sleeps as long as a wait for a lock pauses, so that others get on; the rest passes at once.
     fn sleep_ns(&self, duration_ns: u64) {
-        self.add_ns(i64::try_from(duration_ns).expect("because tests wait briefly"));
+        let slept_ns = duration_ns.min(LOCK_PAUSE_NS);
+        RealClock.sleep_ns(slept_ns);
+        self.add_ns(i64::try_from(duration_ns - slept_ns).expect("because tests wait briefly"));
     }
 }
 
 impl Fixture {
     pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().expect("because a temporary folder can be made");
+        std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o700))
+            .expect("because it is ours");
         let clock = Arc::new(MovedClock::default());
         let store = open(folder.path(), clock.clone(), false);
         Self {
@@ -87,6 +96,17 @@ impl Fixture {
 
     /// Publishes a payload with its pack and returns its place in a set.
     pub(crate) fn tensor(&self, slot: u64, tensor: &str, payload: &[u8]) -> ManifestEntry {
+        self.try_tensor(slot, tensor, payload)
+            .expect("because nothing is in the way")
+    }
+
+    /// The same, where another process may be in the way.
+    pub(crate) fn try_tensor(
+        &self,
+        slot: u64,
+        tensor: &str,
+        payload: &[u8],
+    ) -> Result<ManifestEntry, PublishPackError> {
         let length = u64::try_from(payload.len()).expect("because tests are small");
         let room = self
             .store
@@ -94,8 +114,7 @@ impl Fixture {
             .expect("because there is room");
         let object = self
             .store
-            .publish(&room, payload, PublishOptions::default(), &|| false)
-            .expect("because nothing is in the way");
+            .publish(&room, payload, PublishOptions::default(), &|| false)?;
         let record = PackRecord {
             identity: identity(payload),
             object: object.digest(),
@@ -106,16 +125,14 @@ impl Fixture {
                 row_count: 1,
             },
         };
-        self.store
-            .publish_pack(&record)
-            .expect("because its object is there");
-        ManifestEntry {
+        self.store.publish_pack(&record)?;
+        Ok(ManifestEntry {
             slot,
             tensor: tensor.into(),
             pack: record.key(),
             object: record.object,
             length,
-        }
+        })
     }
 
     /// Publishes a set of these payloads, slot by slot.
