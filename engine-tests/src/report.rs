@@ -99,16 +99,17 @@ fn parse(value: &Value) -> Option<Load> {
             bytes: value["bytes"].as_u64()?,
         })
     };
-    let refused = value["refused"].as_object()?;
+    let tally = &value["tally"];
+    let refused = tally["refused"].as_object()?;
     Some(Load {
-        mapped: count(&value["mapped"])?,
-        packed: count(&value["packed"])?,
+        mapped: count(&tally["mapped"])?,
+        packed: count(&tally["packed"])?,
         refused: refused
             .iter()
             .map(|(reason, value)| Some((reason.clone(), count(value)?)))
             .collect::<Option<_>>()?,
-        samples: value["samples"].as_u64()?,
-        source_bytes_read: value["source_bytes_read"].as_u64()?,
+        samples: tally["samples"]["taken"].as_u64()?,
+        source_bytes_read: tally["source_bytes_read"].as_u64()?,
         fill: value["fill"]["state"].as_str().unwrap_or("none").to_owned(),
     })
 }
@@ -119,8 +120,8 @@ mod tests {
 
     #[test]
     fn reads_a_report() {
-        let text = r#"{"mapped":{"tensors":2,"bytes":64},"packed":{"tensors":1,"bytes":32},
-            "refused":{"digest":{"tensors":1,"bytes":32}},"samples":16,"source_bytes_read":9,
+        let text = r#"{"tally":{"mapped":{"tensors":2,"bytes":64},"packed":{"tensors":1,"bytes":32},
+            "refused":{"digest":{"tensors":1,"bytes":32}},"samples":{"taken":16},"source_bytes_read":9},
             "fill":{"state":"running"}}"#;
         let load = parse(&serde_json::from_str(text).expect("valid")).expect("complete");
         assert_eq!(

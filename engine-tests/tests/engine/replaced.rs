@@ -30,7 +30,9 @@ fn serves_what_it_is(change: impl FnOnce(&Sandbox, &Path)) {
     let sandbox = Sandbox::new();
     let model: PathBuf = sandbox.copy_of(&Model::SmolLm2.path());
     let before: Completion = stock_answer(&sandbox, &model, &[]);
-    serve(&sandbox, &model, &[]).load.assert_miss();
+    super::copy_filled_store(&sandbox);
+    // The copy is another file, whose ledger is made at its first start.
+    serve(&sandbox, &model, &[]);
     serve(&sandbox, &model, &[]).load.assert_hit();
 
     change(&sandbox, &model);
@@ -76,7 +78,9 @@ fn a_model_replaced_by_rename_is_packed_again() {
 fn a_downloaded_again_model_hits_by_content() {
     let sandbox = Sandbox::new();
     let model = sandbox.copy_of(&Model::SmolLm2.path());
-    serve(&sandbox, &model, &[]).load.assert_miss();
+    super::copy_filled_store(&sandbox);
+    serve(&sandbox, &model, &[]);
+    serve(&sandbox, &model, &[]).load.assert_hit();
     let before = store_files::bytes(&sandbox.store().join("v1/objects"));
     fs::remove_file(&model).expect("the sandbox is writable");
     let again = sandbox.path().join("downloaded.gguf");
