@@ -528,6 +528,10 @@ impl DirBackend for SimDir {
         if machine.look_up(target_dir.inode, target).is_ok() {
             return Err(FsErrorKind::Exists);
         }
+        if machine.is_within(target_dir.inode, inode) {
+            // EINVAL, which the real one can't tell from a file system without RENAME_NOREPLACE.
+            return Err(FsErrorKind::Unsupported);
+        }
         machine.count(Need::Space)?;
         let now_ns = self.shared.now_ns();
         machine.touch(inode, now_ns);
@@ -544,6 +548,12 @@ impl DirBackend for SimDir {
         let mut machine = self.shared.machine();
         machine.alive()?;
         let inode = machine.look_up(self.inode, source)?;
+        if let Ok(taken) = machine.look_up(self.inode, target) {
+            if taken == inode {
+                return Ok(());
+            }
+            machine.may_replace(inode, taken)?;
+        }
         machine.count(Need::Space)?;
         let now_ns = self.shared.now_ns();
         machine.touch(inode, now_ns);

@@ -266,6 +266,31 @@ impl Machine {
         Ok(())
     }
 
+    /// Says whether a folder is another one or lies below it.
+    pub(crate) fn is_within(&self, dir: u64, other: u64) -> bool {
+        let mut todo = vec![other];
+        while let Some(inode) = todo.pop() {
+            if inode == dir {
+                return true;
+            }
+            if let Ok(content) = self.dir(inode) {
+                todo.extend(content.live.values());
+            }
+        }
+        false
+    }
+
+    /// Refuses a rename of one kind over another, and over a folder that is not empty.
+    pub(crate) fn may_replace(&self, inode: u64, taken: u64) -> Result<(), FsErrorKind> {
+        let is_dir = self.dir(inode).is_ok();
+        match self.dir(taken) {
+            Ok(_) if !is_dir => Err(FsErrorKind::IsDirectory),
+            Ok(content) if !content.live.is_empty() => Err(FsErrorKind::NotEmpty),
+            Err(_) if is_dir => Err(FsErrorKind::NotDirectory),
+            Ok(_) | Err(_) => Ok(()),
+        }
+    }
+
     pub(crate) fn touch(&mut self, inode: u64, now_ns: i64) {
         if let Some(node) = self.nodes.get_mut(&inode) {
             node.ctime_ns = now_ns;

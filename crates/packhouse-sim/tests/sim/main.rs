@@ -1,0 +1,2 @@
+mod differential;
+mod model;
