@@ -6,6 +6,7 @@ mod suite {
     mod bad_input;
     mod build;
     mod differential;
+    mod documented;
     mod legal_input;
     mod oracle;
     mod shards;

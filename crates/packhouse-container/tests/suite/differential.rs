@@ -128,6 +128,20 @@ fn the_unmutated_files_are_what_they_are_meant_to_be() {
     }
 }
 
+/// The fuzz job starts from the same files; it has them as files, so that it needs no program for them.
+#[test]
+fn the_seeds_of_the_fuzz_job_are_the_accepted_files() {
+    let seeds = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/seeds/gguf");
+    for (index, file) in accepted().iter().enumerate() {
+        let name = format!("{index}.gguf");
+        if std::fs::read(format!("{seeds}/{name}")).ok().as_ref() != Some(file) {
+            let fresh = format!("{}/{name}", env!("CARGO_TARGET_TMPDIR"));
+            std::fs::write(&fresh, file).expect("because the target folder is ours");
+            panic!("{seeds}/{name} is not current: copy {fresh}");
+        }
+    }
+}
+
 #[test]
 fn both_parsers_agree_on_each_hostile_value_at_each_byte() {
     let (mut files, mut good) = (0u32, 0u32);
