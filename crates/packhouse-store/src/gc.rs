@@ -361,17 +361,19 @@ impl Store {
     }
 
     /// Moves an object out of its name into quarantine, where a crash leaves it for the next gc.
-    fn move_doomed(&self, name: &str) -> Result<Option<(Dir, String)>, SmallRefusal> {
+    fn move_doomed(&self, name: &str) -> Result<Vec<(Dir, String)>, SmallRefusal> {
         let Some(dir) = self.open_prefix(Base::Objects, &name[..2])? else {
-            return Ok(None);
+            return Ok(Vec::new());
         };
         let target = format!("{name}{DOOMED_SUFFIX}");
         let quarantine = self.quarantine_dir();
         match dir.rename_new(name, quarantine, &target) {
-            Ok(()) => Ok(Some((quarantine.clone(), target))),
-            Err(error) if error.kind == FsErrorKind::NotFound => Ok(None),
+            Ok(()) => Ok(vec![(quarantine.clone(), target)]),
+            Err(error) if error.kind == FsErrorKind::NotFound => Ok(Vec::new()),
             // A gc was stopped between moving and unlinking: its copy is as doomed.
-            Err(error) if error.kind == FsErrorKind::Exists => Ok(Some((dir, name.to_owned()))),
+            Err(error) if error.kind == FsErrorKind::Exists => {
+                Ok(vec![(quarantine.clone(), target), (dir, name.to_owned())])
+            }
             Err(error) => Err(error.into()),
         }
     }

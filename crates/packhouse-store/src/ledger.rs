@@ -272,7 +272,8 @@ impl Sources {
         if let Some(wait_ns) = settle_wait_ns(&learnt.stat, now_ns) {
             return Ok(Recorded::NotYet { wait_ns });
         }
-        let dir = self.state.folder_made(&[FOLDER, &place_of(&learnt.stat)])?;
+        let place = [FOLDER, &place_of(&learnt.stat)];
+        let dir = self.state.folder_made(&place)?;
         let segments = read_segments(&dir)?;
         let mut whole = learnt.clone();
         let mut agreeing = Vec::new();
@@ -300,6 +301,8 @@ impl Sources {
         let name = Digest::of(&bytes).to_string();
         self.state
             .replace(&dir, &name, &bytes, Durability::Durable)?;
+        // The file's own folder is synced by now; its name, and its folder's, are not yet.
+        self.state.sync_folder(&place)?;
         if merges {
             gone.append(&mut agreeing);
         }

@@ -142,6 +142,16 @@ impl State {
         Ok(dir)
     }
 
+    /// Makes the entries of a subfolder and of the folders above it durable, whoever made them.
+    pub(crate) fn sync_folder(&self, components: &[&str]) -> Result<(), FsError> {
+        let mut dir = self.dir.clone();
+        for name in components {
+            dir.sync()?;
+            dir = dir.open_dir(name)?;
+        }
+        dir.sync()
+    }
+
     /// Writes a file whole: beside, then renamed over the old one. `Durable` also syncs.
     pub(crate) fn replace(
         &self,

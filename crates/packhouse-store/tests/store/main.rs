@@ -1,7 +1,9 @@
 mod concurrency;
 mod crash;
 mod fixture;
+mod gc;
 mod real;
+mod set_crash;
 mod sets;
 mod state;
 mod tamper;
