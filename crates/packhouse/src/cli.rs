@@ -37,6 +37,8 @@ pub(crate) enum Command {
         #[arg(long)]
         tensors: bool,
     },
+    /// Compare a model's stored packs with what an engine packs now, bit for bit
+    Equivalence(EquivalenceArgs),
     /// Compare sets with their records, or with --deep hash every object
     Verify {
         /// Set key, 8 or more hex digits; may be left out when there is one set
@@ -133,6 +135,19 @@ impl Trust {
             Self::Deep => "deep",
         }
     }
+}
+
+/// What `equivalence` takes.
+#[derive(Debug, Args)]
+pub(crate) struct EquivalenceArgs {
+    /// A GGUF file, or the first of its shards
+    pub(crate) model: PathBuf,
+    /// Folder of the engine's libraries [default: that of the llama-server in PATH]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) engine: Option<PathBuf>,
+    /// Compare in this very process
+    #[arg(long, hide = true)]
+    pub(crate) here: bool,
 }
 
 /// What the watcher is told by `run`.

@@ -85,14 +85,16 @@ pub(crate) fn open(model: &Path) -> Result<Container, Failure> {
     })
 }
 
+/// A model file that can't be opened or read.
+pub(crate) fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::new("cannot open the model", path.display())
+        .because(error)
+        .hint(format!("ls -l {}", path.display()))
+}
+
 fn directory(path: &Path) -> Result<TensorDirectory, Failure> {
-    let unreadable = |error: std::io::Error| {
-        Failure::new("cannot open the model", path.display())
-            .because(&error)
-            .hint(format!("ls -l {}", path.display()))
-    };
-    let file = open_regular(path).map_err(unreadable)?;
-    let source = FileSource::new(&file).map_err(unreadable)?;
+    let file = open_regular(path).map_err(|error| unreadable(path, &error))?;
+    let source = FileSource::new(&file).map_err(|error| unreadable(path, &error))?;
     TensorDirectory::parse(&source).map_err(|error| {
         Failure::new("not a GGUF file that can be read", path.display())
             .because(&error)

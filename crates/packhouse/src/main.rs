@@ -9,6 +9,7 @@ mod answer;
 mod cli;
 mod collect;
 mod doctor;
+mod equivalence;
 mod failure;
 mod files;
 mod glance;
@@ -44,6 +45,11 @@ fn main() -> ExitCode {
 }
 
 fn answer(cli: Cli) -> Result<Exit, Failure> {
+    if let Command::Equivalence(args) = &cli.command
+        && !args.here
+    {
+        return equivalence::host(args, cli.json, &places::environment);
+    }
     let answer = execute(cli.command)?;
     answer
         .print(cli.json)
@@ -66,6 +72,7 @@ fn execute(command: Command) -> Result<Answer, Failure> {
             }
             Ok(Answer::done(String::new(), serde_json::Value::Null))
         }
+        Command::Equivalence(args) => equivalence::compare(&args, lookup),
         Command::Verify { set, deep, threads } => verify::verify(
             &stores::open(Change, lookup)?,
             set.as_deref(),

@@ -138,7 +138,7 @@ fn start_watcher(engine: &mut Command) -> Option<WatchArgs> {
     clippy::disallowed_methods,
     reason = "the plug-in lies beside the binary"
 )]
-fn own_binary() -> Result<PathBuf, Failure> {
+pub(crate) fn own_binary() -> Result<PathBuf, Failure> {
     std::env::current_exe().map_err(|error| {
         Failure::new("cannot find this program's own file", "/proc/self/exe").because(&error)
     })

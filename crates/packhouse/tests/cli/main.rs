@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod docs;
+mod equivalence;
 mod inspect;
 mod model;
 mod run;

@@ -20,7 +20,7 @@ use std::sync::Arc;
 const FIRST: [&[u8]; 3] = [b"alpha payload", b"beta payload", b"gamma payload"];
 const SECOND: [&[u8]; 2] = [b"alpha payload", b"delta payload"];
 
-fn open(sandbox: &Sandbox) -> Store {
+pub(crate) fn open(sandbox: &Sandbox) -> Store {
     let root = sandbox.path("home/.cache/packhouse");
     let mut config = StoreConfig::new(root, sandbox.path("home/.local/state/packhouse"));
     config.min_free_bytes = 0;
