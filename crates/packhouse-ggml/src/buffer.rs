@@ -12,10 +12,11 @@ use crate::abi::v3;
 use crate::plugin::Plugin;
 use crate::tensor::shape_of;
 use packhouse_layout::ggml_cpu_repack as layout;
-use packhouse_loader::{Level, Load, Request};
-use packhouse_sys::map::{HUGE_PAGE_BYTES, Region, Reservation};
+use packhouse_loader::{Level, Load, Request, Served};
+use packhouse_sys::map::{Backing, HUGE_PAGE_BYTES, Region, Reservation};
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -314,7 +315,10 @@ impl BufferContext {
         {
             return status;
         }
-        match Region::new(self.reservation.clone(), offset, bytes) {
+        let region = self
+            .vacate(&mut regions, offset, bytes)
+            .and_then(|()| Region::new(self.reservation.clone(), offset, bytes));
+        match region {
             Ok(region) => {
                 let placed = Placed {
                     region: Arc::new(region),
@@ -330,6 +334,34 @@ impl BufferContext {
                 v3::STATUS_FAILED
             }
         }
+    }
+
+    /// Takes away the regions that share a page with a range, for a host that places tensors over older
+    /// ones. Nothing of this load is stored from then on: what waits may be written over. Errors as mmap
+    /// does.
+    fn vacate(
+        &self,
+        regions: &mut BTreeMap<usize, Placed>,
+        offset: usize,
+        bytes: usize,
+    ) -> io::Result<()> {
+        let end = offset.saturating_add(bytes).next_multiple_of(page_bytes());
+        let overlapping = regions.range(..end).filter(|(start, placed)| {
+            let region_end = (*start + placed.region.bytes()).next_multiple_of(page_bytes());
+            region_end > offset
+        });
+        let overlapping: Vec<usize> = overlapping.map(|(start, _)| *start).collect();
+        if !overlapping.is_empty() {
+            self.load.cancel_fill();
+        }
+        for start in overlapping {
+            if let Some(placed) = regions.remove(&start)
+                && placed.region.backing() == Backing::Attached
+            {
+                placed.region.with_private(|_| ())?;
+            }
+        }
+        Ok(())
     }
 
     /// # Safety
@@ -365,14 +397,18 @@ impl BufferContext {
         // SAFETY: passed on to the caller.
         let name = unsafe { self.plugin.host.name_of(tensor) };
         let region = &place.region;
-        self.load.serve(Request {
+        let request = Request {
             name: &name,
             ty,
             dims: &dims,
             geometry,
             source,
             region,
-        });
+        };
+        if self.load.serve(request) == Served::NotFilled {
+            // SAFETY: passed on to the caller.
+            unsafe { self.set_plainly(tensor, source.as_ptr(), offset, bytes) };
+        }
         self.mark_served(region);
     }
 

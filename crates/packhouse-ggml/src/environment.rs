@@ -28,8 +28,6 @@ pub(crate) struct Configuration {
     pub level: Level,
     /// Where reports go.
     pub report_folder: Option<PathBuf>,
-    /// A file whose appearance tells `packhouse run` that the plug-in is loaded.
-    pub announce: Option<PathBuf>,
     /// Values that were not understood, as whole lines.
     pub complaints: Vec<String>,
 }
@@ -86,7 +84,6 @@ impl Environment {
             no_host: self.no_host(),
             level: self.level(&mut complaints),
             report_folder: self.path("PACKHOUSE_REPORT"),
-            announce: self.path("PACKHOUSE_ANNOUNCE"),
             complaints,
         })
     }
@@ -190,6 +187,11 @@ impl Environment {
     fn flag(&self, name: &str) -> bool {
         self.text(name)
             .is_some_and(|value| !matches!(value.as_str(), "" | "0"))
+    }
+
+    /// The file whose appearance tells `packhouse run` that the plug-in is loaded, working or not.
+    pub fn announcement(&self) -> Option<PathBuf> {
+        self.path("PACKHOUSE_ANNOUNCE")
     }
 
     fn path(&self, name: &str) -> Option<PathBuf> {

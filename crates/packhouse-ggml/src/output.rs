@@ -57,16 +57,14 @@ impl Output {
         }
     }
 
-    /// Creates the file that `packhouse run` waits for.
-    pub(crate) fn announce(&self, configuration: &Configuration) {
-        let Some(path) = &configuration.announce else {
-            return;
-        };
+    /// Creates the file that `packhouse run` waits for. Its folder is gone when nobody waits any
+    /// more, and somebody else's file under that name is left alone.
+    pub(crate) fn announce(&self, path: &Path) {
         #[expect(
             clippy::disallowed_methods,
             reason = "an empty file in a folder of the launcher's"
         )]
-        let result = std::fs::File::create(path);
+        let result = std::fs::File::create_new(path);
         if let Err(error) = result {
             self.say(
                 Level::Debug,

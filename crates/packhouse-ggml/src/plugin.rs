@@ -62,18 +62,22 @@ impl Plugin {
 
     fn start() -> Option<Self> {
         let environment = Environment::of_this_process();
-        let configuration = match environment.configure() {
+        let configuration = environment.configure();
+        let output = configuration.as_ref().map_or_else(|_| Output::plain(), Output::new);
+        if let Some(path) = environment.announcement() {
+            output.announce(&path);
+        }
+        let configuration = match configuration {
             Ok(configuration) => configuration,
             Err(off) => {
-                Output::plain().say(
+                output.say(
                     Level::Info,
                     &format!("off: {off}; the engine runs as without us"),
                 );
                 return None;
             }
         };
-        let output = Arc::new(Output::new(&configuration));
-        output.announce(&configuration);
+        let output = Arc::new(output);
         for complaint in &configuration.complaints {
             output.say(Level::Warn, complaint);
         }

@@ -59,6 +59,8 @@ pub(crate) enum NoHit {
     Miss(&'static str),
     /// There is one, and it is not used: reason for the counters, and in words.
     Refused(&'static str, String),
+    /// As `Refused`, and what the region held before is gone.
+    Spoiled(&'static str, String),
 }
 
 /// Returns the units to sample: `SAMPLE_UNITS` of them, spread evenly and shifted by `rotation`, in two of
@@ -213,7 +215,7 @@ pub(crate) fn place(
     let placed = match object.fs_trust() {
         FsTrust::Local => {
             let attached = engine.attach(request.region, object);
-            attached.map_err(|error| NoHit::Refused("map", in_words(request, &error)))?;
+            attached.map_err(|error| NoHit::Spoiled("map", in_words(request, &error)))?;
             tally.mapped.add(bytes);
             Placed::Mapped
         }
@@ -221,18 +223,24 @@ pub(crate) fn place(
             let read = request
                 .region
                 .with_private(|target| object.read_into(target));
-            let read = read.map_err(|error| NoHit::Refused("memory", in_words(request, &error)))?;
-            read.map_err(|refusal| NoHit::Refused(refusal.reason(), in_words(request, &refusal)))?;
+            let read = read.map_err(|error| NoHit::Spoiled("memory", in_words(request, &error)))?;
+            read.map_err(|refusal| NoHit::Spoiled(refusal.reason(), in_words(request, &refusal)))?;
             tally.copied.add(bytes);
             Placed::Copied
         }
     };
     tally.verified.entry(how(object)).or_default().add(bytes);
+    drop_served_pages(request, located);
+    Ok(placed)
+}
+
+/// Drops the source's pages from this process: the engine maps the whole file and keeps the mapping, and
+/// without this both copies stay resident.
+pub(crate) fn drop_served_pages(request: &Request<'_>, located: Option<&Located>) {
     if located.is_some_and(|located| located.clean) {
         // Pages that can't be dropped only cost memory.
         let _ = source_map::drop_pages(request.source);
     }
-    Ok(placed)
 }
 
 /// How a payload got under its region.

@@ -6,7 +6,8 @@
 //! - `fill`: the background thread that stores what a load packed.
 //!
 //! Invariants:
-//! - `Load::serve` ends with the region holding what the engine's own packer makes of the source;
+//! - after `Load::serve` the region holds what the engine's own packer makes of the source, or the
+//!   answer is `NotFilled`;
 //! - only verified objects are attached; every tensor that is not has a counted, named reason;
 //! - nothing is written before a load's tensors are all served, and nothing live is re-mapped after.
 //!
@@ -25,7 +26,7 @@ mod tally;
 
 pub use engine::{Engine, Level, PackerRefusal, PackerTraits};
 pub use hit::sample_units;
-pub use load::{Load, Loader, Request};
+pub use load::{Load, Loader, Request, Served};
 pub use settings::{Settings, Trust};
 
 /// Name of the plan that the loader's sets follow.

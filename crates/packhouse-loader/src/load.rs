@@ -63,6 +63,16 @@ pub struct Request<'a> {
     pub region: &'a Arc<Region>,
 }
 
+/// Whether a request's region holds the tensor's payload now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Served {
+    /// It does.
+    Filled,
+    /// It does not: the engine has to fill it itself.
+    NotFilled,
+}
+
 #[derive(Default)]
 struct Progress {
     expected: u64,
@@ -130,27 +140,30 @@ impl Load {
         self.lock().expected += 1;
     }
 
-    /// Fills the request's region: from the store, or by the engine's packer. A region that can't be backed
-    /// by memory is left as it is, with an error line.
-    pub fn serve(&self, request: Request<'_>) {
+    /// Fills the request's region: from the store, or by the engine's packer. `NotFilled` leaves
+    /// the tensor to the caller, with an error line when memory is short.
+    pub fn serve(&self, request: Request<'_>) -> Served {
         let mut progress = self.lock();
         let progress = &mut *progress;
         self.start(progress);
         let served = match self.known(progress, &request) {
             Ok(known) => self.serve_known(progress, &request, known),
             Err(no_hit) => {
-                let Progress { tally, .. } = &mut *progress;
-                note(tally, &request, no_hit);
+                note(&mut progress.tally, &request, no_hit);
                 self.pack(progress, &request, None)
             }
         };
-        if served.is_err() {
+        let served = served.unwrap_or_else(|error| {
             let bytes = request.source.len();
-            let line = format!("{}: no memory for {bytes} bytes", request.name);
+            let line = format!("{}: no memory for {bytes} bytes: {error}", request.name);
             self.shared.engine.say(Level::Error, &line);
+            Served::NotFilled
+        });
+        if served == Served::Filled {
+            progress.served += 1;
+            self.end_if_complete(progress);
         }
-        progress.served += 1;
-        self.end_if_complete(progress);
+        served
     }
 
     /// Counts a tensor that the engine filled without us.
@@ -214,7 +227,7 @@ impl Load {
         progress: &mut Progress,
         request: &Request<'_>,
         known: Known,
-    ) -> std::io::Result<()> {
+    ) -> std::io::Result<Served> {
         let store = match self.shared.store() {
             Ok(store) => store,
             Err(why) => {
@@ -227,7 +240,7 @@ impl Load {
             return self.hash_and_pack(progress, request, store, known);
         };
         match self.try_candidate(progress, request, store, &known, digest) {
-            Ok(()) => Ok(()),
+            Ok(()) => Ok(Served::Filled),
             Err(no_hit) => {
                 let by_sample = matches!(no_hit, NoHit::Refused("sample", _));
                 note(&mut progress.tally, request, no_hit);
@@ -247,7 +260,7 @@ impl Load {
         request: &Request<'_>,
         store: &Store,
         known: Known,
-    ) -> std::io::Result<()> {
+    ) -> std::io::Result<Served> {
         let before = known
             .located
             .as_ref()
@@ -276,17 +289,18 @@ impl Load {
             located.file.learn(located.range, digest);
         }
         let no_hit = match self.try_candidate(progress, request, store, &known, digest) {
-            Ok(()) => return Ok(()),
+            Ok(()) => return Ok(Served::Filled),
             Err(no_hit) => no_hit,
         };
+        let spoiled = matches!(no_hit, NoHit::Spoiled(..));
         note(&mut progress.tally, request, no_hit);
         match packed {
-            Ok(Ok(true)) => {
+            Ok(Ok(true)) if !spoiled => {
                 self.packed(progress, request, Some((&known, digest)));
-                Ok(())
+                Ok(Served::Filled)
             }
-            // Stopped for a pack that then was refused, or not packable: all again.
-            Ok(Ok(false) | Err(_)) => self.pack(progress, request, Some((known, Some(digest)))),
+            // Stopped for a pack that then was refused, or written over: all again.
+            Ok(Ok(_) | Err(_)) => self.pack(progress, request, Some((known, Some(digest)))),
             Err(error) => Err(error),
         }
     }
@@ -354,7 +368,7 @@ impl Load {
                 );
                 self.shared.engine.say(Level::Error, &line);
             }
-            Err(NoHit::Miss(_) | NoHit::Refused(..)) => {}
+            Err(NoHit::Miss(_) | NoHit::Refused(..) | NoHit::Spoiled(..)) => {}
         }
     }
 
@@ -365,7 +379,7 @@ impl Load {
         progress: &mut Progress,
         request: &Request<'_>,
         known: Option<(Known, Option<TensorDigest>)>,
-    ) -> std::io::Result<()> {
+    ) -> std::io::Result<Served> {
         let by_units = known.as_ref().is_some_and(|(known, _)| known.by_units);
         let plan = self.pack_plan(by_units);
         let wants_digest = matches!(known, Some((_, None))) && self.stores();
@@ -382,10 +396,8 @@ impl Load {
             0
         };
         let (hashed, packed) = pack::beside(bytes, hash, fill);
-        if let Err(refusal) = packed? {
-            let line = format!("{}: {refusal}", request.name);
-            self.shared.engine.say(Level::Error, &line);
-            return Ok(());
+        if packed?.is_err() {
+            return Ok(Served::NotFilled);
         }
         if hashed.is_some() {
             progress.tally.source_bytes_hashed += bytes_of(request.source.len());
@@ -400,7 +412,7 @@ impl Load {
             located.file.learn(located.range, hashed);
         }
         self.packed(progress, request, with_digest);
-        Ok(())
+        Ok(Served::Filled)
     }
 
     /// Counts a packed tensor and queues it for the store.
@@ -411,6 +423,9 @@ impl Load {
         known: Option<(&Known, TensorDigest)>,
     ) {
         progress.tally.packed.add(bytes_of(request.source.len()));
+        if let Some((known, _)) = &known {
+            hit::drop_served_pages(request, known.located.as_ref());
+        }
         let Some((known, digest)) = known.filter(|_| self.stores()) else {
             return;
         };
@@ -575,7 +590,7 @@ fn note(tally: &mut Tally, request: &Request<'_>, no_hit: NoHit) {
     let bytes = bytes_of(request.source.len());
     match no_hit {
         NoHit::Miss(reason) => tally.misses.entry(reason).or_default().add(bytes),
-        NoHit::Refused(reason, words) => {
+        NoHit::Refused(reason, words) | NoHit::Spoiled(reason, words) => {
             tally.refused.entry(reason).or_default().add(bytes);
             tally.first_refusal.get_or_insert(words);
         }

@@ -173,8 +173,8 @@ impl Region {
     }
 
     /// Maps the first `bytes()` bytes of a file read-only and shared over the region. What the
-    /// region held is gone. Errors as mmap does, and with `UnexpectedEof` when the file is shorter
-    /// than the region.
+    /// region held is gone, after an error too: it is then zeroed private memory. Errors as mmap
+    /// does, and with `UnexpectedEof` when the file is shorter than the region.
     ///
     /// # Safety
     /// The file must be one that nobody truncates while the region lives: truncation from outside
@@ -185,14 +185,18 @@ impl Region {
         let flags = MapFlags::SHARED | MapFlags::FIXED;
         // SAFETY: MAP_FIXED lands inside the live reservation (`new` checked the range), in pages
         // that no other region shares, and the write guard excludes other users of this one.
-        unsafe { rustix::mm::mmap(address, self.bytes, ProtFlags::READ, flags, file, 0) }?;
-        *backing = Backing::Attached;
-        let file_bytes = u64::try_from(rustix::fs::fstat(file)?.st_size).unwrap_or(0);
-        if file_bytes < u64::try_from(self.bytes).unwrap_or(u64::MAX) {
+        let mapped =
+            unsafe { rustix::mm::mmap(address, self.bytes, ProtFlags::READ, flags, file, 0) };
+        let outcome = mapped
+            .map_err(io::Error::from)
+            .and_then(|_| self.reaches(file));
+        if let Err(error) = outcome {
+            // A failed MAP_FIXED may have taken the old pages with it: the range must stay ours.
             self.map_private_over()?;
             *backing = Backing::Private;
-            return Err(io::ErrorKind::UnexpectedEof.into());
+            return Err(error);
         }
+        *backing = Backing::Attached;
         Ok(())
     }
 
@@ -215,6 +219,17 @@ impl Region {
         // SAFETY: the range is a live mapping held by the guard; populating changes no byte.
         unsafe { rustix::mm::madvise(self.address().cast(), self.bytes, advice) }?;
         Ok(())
+    }
+
+    /// Errors when a file is shorter than the region.
+    fn reaches(&self, file: BorrowedFd<'_>) -> io::Result<()> {
+        let file_bytes = u64::try_from(rustix::fs::fstat(file)?.st_size).unwrap_or(0);
+        let is_short = file_bytes < u64::try_from(self.bytes).unwrap_or(u64::MAX);
+        if is_short {
+            Err(io::ErrorKind::UnexpectedEof.into())
+        } else {
+            Ok(())
+        }
     }
 
     fn protect_read_write(&self) -> io::Result<()> {
