@@ -82,8 +82,8 @@ pub enum ContainerRecordError {
 }
 
 impl ContainerRecord {
-    /// Makes a record. Errors without files, on a name that is no plain file name, and when `Hashed`
-    /// is said of a file without a digest.
+    /// Makes a record. Errors without files, on a name that is no plain file name, and when
+    /// `Hashed` is said of a file without a digest.
     pub fn new(
         files: Vec<ContainerFile>,
         admission: Admission,
@@ -151,8 +151,8 @@ impl ContainerRecord {
         }))
     }
 
-    /// Whether this record speaks of the container at hand: as many files, each of the same size, and
-    /// of the same digest where both are known, else of the same name.
+    /// Whether this record speaks of the container at hand: as many files, each of the same size,
+    /// and of the same digest where both are known, else of the same name.
     pub fn describes(&self, at_hand: &[ContainerFile]) -> bool {
         self.files.len() == at_hand.len()
             && self.files.iter().zip(at_hand).all(|(ours, theirs)| {
@@ -213,8 +213,8 @@ impl ContainerRecordError {
     }
 }
 
-/// The best of the records that describe the container at hand: `Hashed` before `Skipped`, then more
-/// file digests, then the smaller name, so that the answer does not depend on the order given.
+/// The best of the records that describe the container at hand: `Hashed` before `Skipped`, then
+/// more file digests, then the smaller name, so that the answer does not depend on the order given.
 pub fn best_record<'a>(
     records: &'a [ContainerRecord],
     at_hand: &[ContainerFile],

@@ -1,4 +1,5 @@
-//! `doctor`: the state of the store, what this host can do, and what would make it faster, as values.
+//! `doctor`: the state of the store, what this host can do, and what would make it faster, as
+//! values.
 //!
 //! Invariants:
 //! - an ability that could not be probed is unknown, with the reason, never absent;
@@ -78,7 +79,8 @@ pub enum Advice {
     MoveToLocalDisk,
     /// The disk has less free space than the store must leave.
     FreeDiskSpace,
-    /// Entries are in quarantine: what they named is packed again at the next start, or by `repair`.
+    /// Entries are in quarantine: what they named is packed again at the next start, or by
+    /// `repair`.
     LookAtQuarantine,
     /// A pin can't be read: gc removes no set.
     RemoveDamagedPin,
@@ -104,7 +106,7 @@ impl Advice {
             }
             Self::RemoveDamagedPin => "unpin what can't be read: until then gc removes no set",
             Self::AllowShmemHugePages => {
-                "allow huge pages for shared memory (shmem_enabled): a stage then reaches full speed"
+                "allow huge pages for shared memory (shmem_enabled): a stage then gets full speed"
             }
         }
     }

@@ -1,17 +1,18 @@
-//! `gc`: removes what nothing needs: sets without a root, sets over the cap, objects and packs that no
-//! kept set names, stale temporary files, unfinished sets, old quarantine, orphaned private records.
+//! `gc`: removes what nothing needs: sets without a root, sets over the cap, objects and packs that
+//! no kept set names, stale temporary files, unfinished sets, old quarantine, orphaned private
+//! records.
 //!
-//! Roots are pins, sets younger than a grace period or used within it, and sets whose container (a path
-//! in this user's private use log) still exists. Invariants:
+//! Roots are pins, sets younger than a grace period or used within it, and sets whose container (a
+//! path in this user's private use log) still exists. Invariants:
 //! - what goes is decided by `gc_plan::plan`, a pure function of a census; a dry run is that plan;
-//! - a publish under way loses nothing: unnamed packs and objects have a grace by age, and the final look
-//!   and the moving away happen under the lock that publishers of this user hold shared;
+//! - a publish under way loses nothing: unnamed packs and objects have a grace by age, and the
+//!   final look and the moving away happen under the lock that publishers of this user hold shared;
 //! - names go before what they name: manifests, then packs, then objects;
 //! - an object is first moved aside, so that its name is free for the next publish at once;
 //! - one entry that can't be removed stops nothing and is reported.
 //!
-//! Never: on a store of another owner; on one that others reach, without `shared`; without private state,
-//! where every root but pins and age is unknown.
+//! Never: on a store of another owner; on one that others reach, without `shared`; without private
+//! state, where every root but pins and age is unknown.
 
 use crate::gc_lock::{GC_LOCK_WAIT_NS, GcLock};
 use crate::gc_plan::{
@@ -102,7 +103,10 @@ pub struct Freed {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GcError {
     /// Somebody else's store.
-    #[error("{} belongs to uid {actual}; only its owner may gc, this is uid {expected}", path.display())]
+    #[error(
+        "{} belongs to uid {actual}; only its owner may gc, this is uid {expected}",
+        path.display()
+    )]
     NotOwner {
         /// The store's root.
         path: PathBuf,
@@ -326,7 +330,8 @@ impl Store {
         Ok(doomed)
     }
 
-    /// Looks once more at what names the objects to remove: sets and packs published since the census.
+    /// Looks once more at what names the objects to remove: sets and packs published since the
+    /// census.
     fn rescue_named(&self, report: &mut GcReport) -> Result<(), GcError> {
         let mut named_packs = BTreeSet::new();
         for set in self.list_sets()? {
@@ -472,6 +477,15 @@ impl Store {
         report: &mut GcReport,
     ) -> Result<(), GcError> {
         let no_state = |error: &OpenError| GcError::NoState(Box::new(error.clone()));
+        let state = self.state().map_err(no_state)?;
+        for temp in state.temps().map_err(StateError::from)? {
+            if age_s(&temp.stat, now_ns) >= options.policy.temp_grace_s {
+                report.temps.add(temp.stat.size);
+                if !options.dry_run {
+                    note(temp.dir.unlink(&temp.name), report);
+                }
+            }
+        }
         let receipts = self.receipts().map_err(no_state)?;
         for object in receipts.objects()? {
             let stays = inventory.objects.contains_key(&object)

@@ -1,11 +1,11 @@
 //! The lock between publishing packs and gc, in one user's private state.
 //!
-//! A publisher holds it shared from "the object is there" to "the record that names it is linked"; gc
-//! holds it exclusive while it decides and moves away. Invariants:
+//! A publisher holds it shared from "the object is there" to "the record that names it is linked";
+//! gc holds it exclusive while it decides and moves away. Invariants:
 //! - it is an OFD lock: the kernel releases it at death;
 //! - nobody waits longer than a bound: a stopped gc delays a publish by it, never a start;
-//! - without private state nothing is locked: the two may then meet, which costs one more pack, since a
-//!   pack whose object is gone is a miss and is published again.
+//! - without private state nothing is locked: the two may then meet, which costs one more pack,
+//!   since a pack whose object is gone is a miss and is published again.
 //!
 //! Never: guards readers; what they have open stays.
 
@@ -24,8 +24,8 @@ pub(crate) enum GcLock {
 }
 
 impl Store {
-    /// Holds a gc off while a name is published. A publish never fails for want of the lock: a gc that
-    /// meets it unlocked costs one more pack.
+    /// Holds a gc off while a name is published. A publish never fails for want of the lock: a gc
+    /// that meets it unlocked costs one more pack.
     pub(crate) fn hold_off_gc(&self) -> Option<GcLock> {
         self.lock_against_gc(LockKind::Shared, GC_LOCK_WAIT_NS).ok()
     }

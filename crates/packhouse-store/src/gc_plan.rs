@@ -3,10 +3,11 @@
 //! Invariants:
 //! - an object that a kept pack or a kept set names is never removed;
 //! - a pinned set is never removed, whatever the cap;
-//! - a pack or object that nothing names yet is kept for `loose_grace_s`: a publish links the object
-//!   first and writes its pack after, and a `prepare` that was stopped finds its packs again;
-//! - an unreadable manifest or record never blocks the rest: it is kept while it is young or pinned, and
-//!   removed after;
+//! - a pack or object that nothing names yet is kept for `loose_grace_s`: a publish links the
+//!   object first and writes its pack after, and a `prepare` that was stopped finds its packs
+//!   again;
+//! - an unreadable manifest or record never blocks the rest: it is kept while it is young or
+//!   pinned, and removed after;
 //! - sets of one container count as used when any of them was, so they never evict each other.
 //!
 //! Never: a decision by name order where time can decide.
@@ -148,8 +149,8 @@ pub fn plan(census: &Census, policy: &GcPolicy) -> GcPlan {
     plan
 }
 
-/// Evicts least recently used sets until the cap holds, then takes back, most recently used first, each
-/// set whose objects are all kept by others anyway.
+/// Evicts least recently used sets until the cap holds, then takes back, most recently used first,
+/// each set whose objects are all kept by others anyway.
 fn evict_to(
     max_bytes: u64,
     census: &Census,
@@ -180,8 +181,8 @@ fn evict_to(
     }
 }
 
-/// How many kept things name each pack and object, so that evicting one set costs what it holds and not
-/// the whole store.
+/// How many kept things name each pack and object, so that evicting one set costs what it holds and
+/// not the whole store.
 struct Kept {
     packs: BTreeMap<PackKey, u64>,
     objects: BTreeMap<ObjectDigest, u64>,
@@ -300,8 +301,8 @@ fn is_root(set: &SetCensus, policy: &GcPolicy) -> bool {
     set.pinned || set.age_s < policy.set_grace_s || used_lately || set.container_exists
 }
 
-/// Sets that a cap may evict, least recently used first. A set's use is the latest of all sets of its
-/// containers; a set that was never used counts from its publication.
+/// Sets that a cap may evict, least recently used first. A set's use is the latest of all sets of
+/// its containers; a set that was never used counts from its publication.
 fn eviction_order(census: &Census) -> Vec<SetKey> {
     let own_age = |set: &SetCensus| set.last_use_age_s.unwrap_or(set.age_s).min(set.age_s);
     let mut container_age: BTreeMap<&str, u64> = BTreeMap::new();

@@ -1,8 +1,8 @@
 //! Which inodes the processes of this host have mapped, as far as this user may see.
 //!
 //! Invariants:
-//! - a match is by inode number alone, since some file systems show another device number in a process's
-//!   map than in stat: it may call an object held that isn't, never the reverse;
+//! - a match is by inode number alone, since some file systems show another device number in a
+//!   process's map than in stat: it may call an object held that isn't, never the reverse;
 //! - whether every process could be seen is part of the answer.
 //!
 //! Never: an error; what can't be read was not seen.

@@ -2,8 +2,8 @@
 //! identity, so that a hit reads no byte of the source.
 //!
 //! A ledger is a folder of immutable segments, each named by the SHA-256 of its bytes. Invariants:
-//! - a writer only adds a segment; the ledger is the union of those of one stat identity, so two writers
-//!   lose nothing and need no lock;
+//! - a writer only adds a segment; the ledger is the union of those of one stat identity, so two
+//!   writers lose nothing and need no lock;
 //! - many segments are merged into one that is added first, before those it contains are removed;
 //! - segments that contradict each other are all refused: the file was not what one of them saw;
 //! - entries are looked up by exact (offset, length).
@@ -265,9 +265,9 @@ impl Sources {
         })
     }
 
-    /// Adds what was learnt of a file at `now_ns`, and removes segments of the same inode that are stale,
-    /// damaged or contradicted. Two writers at once lose nothing. Errors as the file system does, and when
-    /// the ledger would grow beyond `LEDGER_TENSORS_MAX`.
+    /// Adds what was learnt of a file at `now_ns`, and removes segments of the same inode that are
+    /// stale, damaged or contradicted. Two writers at once lose nothing. Errors as the file system
+    /// does, and when the ledger would grow beyond `LEDGER_TENSORS_MAX`.
     pub fn extend(&self, learnt: &SourceLedger, now_ns: i64) -> Result<Recorded, StateError> {
         if let Some(wait_ns) = settle_wait_ns(&learnt.stat, now_ns) {
             return Ok(Recorded::NotYet { wait_ns });
@@ -469,8 +469,8 @@ fn read_fields(bytes: &[u8]) -> Result<SegmentFields, FieldError> {
     Ok((stat, directory, entries))
 }
 
-/// Names the place of a file: what of its identity survives an edit, so that an edited file's ledger
-/// replaces the old one.
+/// Names the place of a file: what of its identity survives an edit, so that an edited file's
+/// ledger replaces the old one.
 fn place_of(stat: &StatIdentity) -> String {
     let mut sequence = Sequence::new("packhouse/place/1");
     sequence.text(&file_system_text(&stat.file_system));

@@ -18,6 +18,7 @@
 pub mod container_record;
 pub mod doctor;
 pub mod fields;
+mod folders;
 pub mod gc;
 mod gc_lock;
 pub mod gc_plan;
@@ -40,6 +41,7 @@ pub mod rm;
 pub mod root;
 pub mod scrub;
 pub mod set;
+pub mod settle;
 pub mod small;
 pub mod state;
 pub mod survey;

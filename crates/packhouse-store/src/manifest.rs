@@ -147,8 +147,8 @@ pub enum IndexError {
 }
 
 impl SetManifest {
-    /// Makes a manifest; the entries may come in any order. Errors on two entries for one slot and on
-    /// an empty tensor name.
+    /// Makes a manifest; the entries may come in any order. Errors on two entries for one slot and
+    /// on an empty tensor name.
     pub fn new(
         plan: String,
         plan_digest: Digest,
@@ -158,8 +158,8 @@ impl SetManifest {
         Self::of_ordered(plan, plan_digest, entries)
     }
 
-    /// Parses the manifest filed under `key`. Errors on any byte that `render` would not have written
-    /// for that key.
+    /// Parses the manifest filed under `key`. Errors on any byte that `render` would not have
+    /// written for that key.
     pub fn parse(key: SetKey, bytes: &[u8]) -> Result<Self, ManifestError> {
         let (plan, plan_digest, entries) = read_fields(bytes)?;
         let manifest = Self::of_ordered(plan, plan_digest, entries)?;

@@ -1,7 +1,7 @@
 //! Percent-encoding of texts that go into one field of one line.
 //!
-//! Tab, newline and `%` become `%09`, `%0A` and `%25`; nothing else is encoded and no other escape is
-//! read, so that one text has one encoding. Bytes that are not UTF-8 (in paths) become `%XX` by
+//! Tab, newline and `%` become `%09`, `%0A` and `%25`; nothing else is encoded and no other escape
+//! is read, so that one text has one encoding. Bytes that are not UTF-8 (in paths) become `%XX` by
 //! `encode_path`, with the same rule.
 
 use std::ffi::{OsStr, OsString};

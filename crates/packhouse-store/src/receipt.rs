@@ -2,12 +2,12 @@
 //!
 //! A receipt says that an object was hashed while its stat identity was this. Invariants:
 //! - it is believed only for the very stat identity it holds, compared field by field;
-//! - a receipt that is damaged, of another object, or of another schema is refused by its own reason,
-//!   and the object is hashed again;
+//! - a receipt that is damaged, of another object, or of another schema is refused by its own
+//!   reason, and the object is hashed again;
 //! - an identity that is not settled (`STAT_SETTLE_NS`) is not recorded.
 //!
-//! Never: a receipt of somebody else (`State` is private), one from a file system whose stat can't be
-//! trusted (the caller asks `FsStat` first). Format: `docs/format/state.md`.
+//! Never: a receipt of somebody else (`State` is private), one from a file system whose stat can't
+//! be trusted (the caller asks `FsStat` first). Format: `docs/format/state.md`.
 
 use crate::fields::{FieldError, Fields};
 use crate::state::{Durability, Recorded, State, StateError};

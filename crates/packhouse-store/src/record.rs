@@ -5,8 +5,8 @@
 //! - a record is only handed out after its key was derived again from its identity and equals the
 //!   key it is filed under.
 //!
-//! Never: a record without its object's length, a default for a field. Format: `docs/format/store.md`
-//! (the file) and `docs/format/keys.md` (the key and canonical JSON).
+//! Never: a record without its object's length, a default for a field. Format:
+//! `docs/format/store.md` (the file) and `docs/format/keys.md` (the key and canonical JSON).
 
 use crate::fields::{FieldError, Fields};
 use packhouse_base::Blame;

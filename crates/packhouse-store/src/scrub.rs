@@ -1,8 +1,9 @@
-//! `scrub`: hashes again what stat can't see change (bit rot), oldest first, within a budget of bytes.
+//! `scrub`: hashes again what stat can't see change (bit rot), oldest first, within a budget of
+//! bytes.
 //!
 //! Invariants:
-//! - the order is by the time of the last hash in this user's receipts; an object without a receipt comes
-//!   first, so repeated scrubs go round the whole store;
+//! - the order is by the time of the last hash in this user's receipts; an object without a receipt
+//!   comes first, so repeated scrubs go round the whole store;
 //! - a damaged object goes to quarantine, its receipt is forgotten, and it is reported;
 //! - the budget is kept, but one object is always hashed, or a small budget would never end.
 //!
@@ -28,16 +29,17 @@ pub struct ScrubReport {
     pub left_count: u64,
     /// Bytes left for the next scrub.
     pub left_bytes: u64,
-    /// Time of the oldest hash that is left, in nanoseconds since the Unix epoch; `None` when one is left
-    /// that was never hashed here, or when nothing is left.
+    /// Time of the oldest hash that is left, in nanoseconds since the Unix epoch; `None` when one
+    /// is left that was never hashed here, or when nothing is left.
     pub oldest_left_ns: Option<i64>,
-    /// Whether this user has private state to remember the hashes; without it each scrub begins anew.
+    /// Whether this user has private state to remember the hashes; without it each scrub begins
+    /// anew.
     pub remembered: bool,
 }
 
 impl Store {
-    /// Hashes objects, oldest first, until the next one would pass `budget_bytes`. `progress` is told the
-    /// bytes of each object as it is hashed. Errors when the store can't be listed.
+    /// Hashes objects, oldest first, until the next one would pass `budget_bytes`. `progress` is
+    /// told the bytes of each object as it is hashed. Errors when the store can't be listed.
     pub fn scrub(
         &self,
         budget_bytes: u64,
@@ -90,7 +92,8 @@ impl Store {
 
     fn forget_receipt(&self, digest: ObjectDigest) {
         if let Ok(receipts) = self.receipts() {
-            // A receipt that stays is stale: its object is in quarantine and any new one differs in stat.
+            // A receipt that stays is stale: its object is in quarantine and any new one differs in
+            // stat.
             let _ = receipts.forget(digest);
         }
     }

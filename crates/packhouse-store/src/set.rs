@@ -1,8 +1,8 @@
 //! Sets in the store: publishing, reading and listing them.
 //!
 //! Invariants:
-//! - a set is there when its manifest is; the manifest is published last, after the runtime index and the
-//!   container record, so that a stopped publish leaves no set;
+//! - a set is there when its manifest is; the manifest is published last, after the runtime index
+//!   and the container record, so that a stopped publish leaves no set;
 //! - nothing is edited: a file that proved wrong goes to quarantine and is published again;
 //! - every pack that a published set names was read and agrees on object and length.
 //!
@@ -138,7 +138,8 @@ pub enum ContainerRefusal {
 
 impl Store {
     /// Publishes a set with what is known of its container: index, container record, manifest last.
-    /// Errors when a pack that it names is absent, damaged or disagrees, and as the file system does.
+    /// Errors when a pack that it names is absent, damaged or disagrees, and as the file system
+    /// does.
     pub fn publish_set(
         &self,
         manifest: &SetManifest,
@@ -202,7 +203,8 @@ impl Store {
         self.read_trusted(&dir, INDEX_NAME, MANIFEST_BYTES_MAX)
     }
 
-    /// Reads the container records beside a set. Errors when their folder can't be trusted or listed.
+    /// Reads the container records beside a set. Errors when their folder can't be trusted or
+    /// listed.
     pub fn read_container_records(&self, set: SetKey) -> Result<ContainerRecords, SmallRefusal> {
         let mut found = ContainerRecords::default();
         let Some(dir) = self.set_folder(set)? else {
@@ -274,8 +276,8 @@ impl Store {
         Ok(self.make_folder(parent, name).map_err(PublishError::from)?)
     }
 
-    /// Publishes a small file; another one under its name was damaged, for these bytes follow from the
-    /// name, so it goes to quarantine, once.
+    /// Publishes a small file; another one under its name was damaged, for these bytes follow from
+    /// the name, so it goes to quarantine, once.
     fn publish_or_repair(
         &self,
         dir: &Dir,

@@ -101,8 +101,8 @@ impl From<FsError> for SmallRefusal {
 }
 
 impl Store {
-    /// Reads a small file of a store's folder, at most `limit_bytes`. Errors when it is absent, not a
-    /// regular file, of a foreign owner, or may be changed by others.
+    /// Reads a small file of a store's folder, at most `limit_bytes`. Errors when it is absent, not
+    /// a regular file, of a foreign owner, or may be changed by others.
     pub(crate) fn read_trusted(
         &self,
         dir: &Dir,

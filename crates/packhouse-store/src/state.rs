@@ -1,17 +1,20 @@
 //! The private state of one user for one store: receipts, source ledgers, uses, runs.
 //!
 //! Invariants:
-//! - the folder belongs to this process' user and nobody else may enter it (0700), or it isn't used;
+//! - the folder belongs to this process' user and nobody else may enter it (0700), or it isn't
+//!   used;
 //! - a file is replaced whole, by a rename in its folder; every file proves itself (checksum or
 //!   content name), so that a torn one after a crash reads as damaged, never as another value;
 //! - nothing here is needed: a state that is absent or damaged costs hashing again.
 //!
-//! Never: follows a symlink, believes a file because of its name alone. Format: `docs/format/state.md`.
+//! Never: follows a symlink, believes a file because of its name alone. Format:
+//! `docs/format/state.md`.
 
 use crate::fields::{FieldError, Fields};
+use crate::inventory::{Stray, entries};
 use packhouse_base::Blame;
 use packhouse_sys::fs::{Dir, Fs, FsError, FsErrorKind};
-use packhouse_sys::stat::{FsId, StatIdentity};
+use packhouse_sys::stat::{FileKind, FsId, StatIdentity};
 use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -73,8 +76,8 @@ pub enum StateError {
 pub enum Recorded {
     /// It is remembered.
     Written,
-    /// The inode changed less than `STAT_SETTLE_NS` ago: a later change could leave the same times. Ask
-    /// again after `wait_ns`.
+    /// The inode changed less than `STAT_SETTLE_NS` ago: a later change could leave the same times.
+    /// Ask again after `wait_ns`.
     NotYet {
         /// Nanoseconds until the identity is settled.
         wait_ns: u64,
@@ -150,6 +153,31 @@ impl State {
             dir = dir.open_dir(name)?;
         }
         dir.sync()
+    }
+
+    /// Lists unfinished files in the folders of records, with the folder of each.
+    pub(crate) fn temps(&self) -> Result<Vec<Stray>, FsError> {
+        let mut temps = Vec::new();
+        for folder in RECORD_FOLDERS {
+            let Some(top) = self.folder(&[folder])? else {
+                continue;
+            };
+            let mut dirs = vec![top.clone()];
+            for (name, stat) in entries(&top)? {
+                if stat.kind == FileKind::Directory {
+                    dirs.push(top.open_dir(&name)?);
+                }
+            }
+            for dir in dirs {
+                let found = entries(&dir)?.into_iter().map(|(name, stat)| Stray {
+                    dir: dir.clone(),
+                    name,
+                    stat,
+                });
+                temps.extend(found.filter(Stray::is_temp));
+            }
+        }
+        Ok(temps)
     }
 
     /// Writes a file whole: beside, then renamed over the old one. `Durable` also syncs.
@@ -308,6 +336,12 @@ fn parse_file_system(text: &str) -> Option<FsId> {
 /// How names of unfinished files begin.
 pub(crate) const TEMP_PREFIX: &str = ".tmp-";
 
+const RECORD_FOLDERS: [&str; 4] = [
+    crate::receipt::FOLDER,
+    crate::ledger::FOLDER,
+    crate::use_log::FOLDER,
+    crate::use_log::RUNS_FOLDER,
+];
 const OTHERS_BITS: u32 = 0o077;
 const DIR_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;

@@ -1,10 +1,10 @@
 //! `ls` and `du`: what each set is, holds, shares, and when it was last used.
 //!
 //! Invariants:
-//! - bytes are counted once per object: `own` is what only this set names, `shared` the rest, so that
-//!   all `own` and the shared objects once make the total of named bytes;
-//! - trust is what a reader would find now: objects that a receipt of this user matches, and the best
-//!   container record;
+//! - bytes are counted once per object: `own` is what only this set names, `shared` the rest, so
+//!   that all `own` and the shared objects once make the total of named bytes;
+//! - trust is what a reader would find now: objects that a receipt of this user matches, and the
+//!   best container record;
 //! - a set that can't be read is listed with its reason.
 //!
 //! Never: hashes, moves or removes anything.

@@ -1,7 +1,7 @@
 //! What this user used last: sets with the container paths they were used for, and run logs.
 //!
-//! One small file per (set, container path), replaced whole, so that two processes lose nothing and need
-//! no lock. Invariants:
+//! One small file per (set, container path), replaced whole, so that two processes lose nothing and
+//! need no lock. Invariants:
 //! - a use younger than `USE_STEP_NS` is not written again: a start costs one read;
 //! - a damaged file is no use and never an error of a start;
 //! - run logs are bounded in number and bytes, the oldest go first.
@@ -148,8 +148,8 @@ impl UseLog {
         Ok(root.remove_dir(&name)?)
     }
 
-    /// Keeps a run log (one JSON document), and drops the oldest beyond `RUNS_MAX`. Errors as the file
-    /// system does, and on a log longer than `RUN_BYTES_MAX`.
+    /// Keeps a run log (one JSON document), and drops the oldest beyond `RUNS_MAX`. Errors as the
+    /// file system does, and on a log longer than `RUN_BYTES_MAX`.
     pub fn keep_run(
         &self,
         now_ns: i64,

@@ -6,8 +6,8 @@
 //! - every slot has its own answer, in slot order; one bad slot hides no other;
 //! - damaged is never reported as missing: what went to quarantine is said to be there.
 //!
-//! Never: repairs; it moves damaged entries to quarantine as every reader does, so that the next publish
-//! can take their names.
+//! Never: repairs; it moves damaged entries to quarantine as every reader does, so that the next
+//! publish can take their names.
 
 use crate::manifest::{IndexError, ManifestEntry, SetManifest};
 use crate::object::{ObjectRefusal, ObjectTrust};
@@ -305,8 +305,8 @@ impl Store {
             .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// The content names of what lies in quarantine. A folder that can't be listed has none: then the
-    /// entries are missing, which is as true.
+    /// The content names of what lies in quarantine. A folder that can't be listed has none: then
+    /// the entries are missing, which is as true.
     fn quarantined_names(&self) -> BTreeSet<String> {
         let names = crate::state::list_names(self.quarantine_dir()).unwrap_or_default();
         names

@@ -212,7 +212,8 @@ fn sets_of_one_container_never_evict_each_other_before_an_older_container() {
         container_exists: true,
     };
     let census = Census {
-        // Two sets of one container, one of them long unused, and one of a container unused for a day.
+        // Two sets of one container, one of them long unused, and one of a container unused for a
+        // day.
         sets: BTreeMap::from([
             (set(0), census_of(0, "a", 10)),
             (set(1), census_of(1, "a", 10 * DAY_S)),
@@ -384,12 +385,15 @@ fn a_cap_evicts_the_least_recently_used_set_and_spares_what_is_shared() {
 fn temps_quarantine_and_private_records_of_what_is_gone_are_removed_when_old() {
     let fixture = Fixture::new();
     let set = fixture.set("a", &[b"one"]);
+    let uses = fixture.store.use_log().expect("because state is there");
+    uses.keep_run(5, 7, b"{}\n").expect("because it is ours");
     fixture.clock.add_ns(10_000_000_000);
     fixture
         .store
         .scrub(u64::MAX, &|_| ())
         .expect("because it can be listed");
     std::fs::write(fixture.v1("objects/.tmp-00"), b"half").expect("because it is ours");
+    std::fs::write(fixture.state("runs/.tmp-01"), b"half").expect("because it is ours");
     std::fs::write(fixture.v1("objects/note"), b"not ours").expect("because it is ours");
     std::fs::write(fixture.v1("quarantine/x.y"), b"bad").expect("because it is ours");
     let unfinished = fixture.v1("sets").join(Digest::of(b"u").to_string());
@@ -400,7 +404,7 @@ fn temps_quarantine_and_private_records_of_what_is_gone_are_removed_when_old() {
     fixture.clock.add_ns(15 * DAY_NS);
     let old = run(&fixture);
     assert_eq!(old.plan.sets.keys().collect::<Vec<_>>(), [&set.key()]);
-    assert_eq!((old.temps.count, old.temps.bytes), (1, 4));
+    assert_eq!((old.temps.count, old.temps.bytes), (2, 8));
     assert_eq!((old.quarantine.count, old.quarantine.bytes), (1, 3));
     assert_eq!((old.unfinished_sets.count, old.receipts.count), (1, 1));
     assert!(!unfinished.exists() && fixture.v1("objects/note").exists());

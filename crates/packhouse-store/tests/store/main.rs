@@ -1,3 +1,7 @@
+//! The integration tests of packhouse-store: one binary, one module per subject.
+
+#![forbid(unsafe_code)]
+
 mod concurrency;
 mod crash;
 mod fixture;

@@ -1,5 +1,5 @@
-//! Sets, source ledgers and gc stopped and failed at every operation: a set is whole or absent, a ledger
-//! never loses what it had nor says what it never learnt, a gc harms nothing that stays.
+//! Sets, source ledgers and gc stopped and failed at every operation: a set is whole or absent, a
+//! ledger never loses what it had nor says what it never learnt, a gc harms nothing that stays.
 
 use crate::fixture::{DAY_NS, container, identity, manifest};
 use packhouse_base::digest::{Digest, TensorDigest};
@@ -78,8 +78,8 @@ fn two_tensors(store: &Store) -> SetManifest {
     manifest("identity", entries)
 }
 
-/// Runs `work` once on a copy of the disk to count it, then once per operation with a fault there, and
-/// hands each disk to `judge` after each kind of crash.
+/// Runs `work` once on a copy of the disk to count it, then once per operation with a fault there,
+/// and hands each disk to `judge` after each kind of crash.
 fn at_every_operation<R>(
     base: &SimFs,
     faults: &[fn(u64) -> Fault],

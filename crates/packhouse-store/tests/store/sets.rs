@@ -1,4 +1,5 @@
-//! Sets: published whole, listed, verified slot by slot, removed; every tampering has its own reason.
+//! Sets: published whole, listed, verified slot by slot, removed; every tampering has its own
+//! reason.
 
 use crate::fixture::{Fixture, container, manifest};
 use packhouse_base::digest::{Digest, ObjectDigest, SetKey};

@@ -1,7 +1,7 @@
 //! `vectors/keys.json` is current, and the code reproduces it.
 //!
-//! The bytes of each vector are built here by hand, item by item, without `packhouse_base::encode`: a
-//! second implementation of `docs/format/keys.md` that shares only SHA-256 with the first.
+//! The bytes of each vector are built here by hand, item by item, without `packhouse_base::encode`:
+//! a second implementation of `docs/format/keys.md` that shares only SHA-256 with the first.
 
 use packhouse_base::canonical;
 use packhouse_base::digest::{Digest, Fingerprint, ObjectDigest, PackKey, TensorDigest};
@@ -127,8 +127,8 @@ fn record(identity: &PackIdentity) -> PackRecord {
     }
 }
 
-/// The vectors, made by the hand-written bytes above; the values of the code under test are compared
-/// with them by the tests below.
+/// The vectors, made by the hand-written bytes above; the values of the code under test are
+/// compared with them by the tests below.
 fn vectors() -> Value {
     let packs: Vec<Value> = identities()
         .iter()
@@ -163,9 +163,9 @@ fn vectors() -> Value {
         .collect();
     let set = set_bytes(&manifest);
     json!({
-        "about": "Test vectors of docs/format/keys.md. hashed_bytes is the canonical encoding in hex, \
-                  key its SHA-256; canonical_json lists texts that are read and texts that are \
-                  refused; each file_* text is a whole file.",
+        "about": "Test vectors of docs/format/keys.md. hashed_bytes is the canonical encoding in \
+                  hex, key its SHA-256; canonical_json lists texts that are read and texts that \
+                  are refused; each file_* text is a whole file.",
         "pack_keys": packs,
         "set_keys": [{
             "plan": manifest.plan(),
