@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod compat;
 mod concurrency;
 mod crash;
 mod fixture;

@@ -10,6 +10,8 @@ use packhouse_sys::stat::{FsId, StatIdentity};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+type Change = fn(&mut StatIdentity);
+
 const NOW_NS: i64 = 1_700_000_000_000_000_000;
 
 fn stat() -> StatIdentity {
@@ -76,7 +78,7 @@ fn a_receipt_holds_for_the_identity_it_names_and_no_other() {
     );
     assert_eq!(receipts.record(&receipt()), Ok(Recorded::Written));
     assert_eq!(receipts.find_for(object(), &stat()), Ok(receipt()));
-    let changes: [(fn(&mut StatIdentity), &str); 8] = [
+    let changes: [(Change, &str); 8] = [
         (|s| s.file_system = FsId::Device(7), "file system"),
         (|s| s.inode = 1, "inode"),
         (|s| s.generation = None, "inode generation"),
