@@ -54,7 +54,8 @@ impl Environment {
     )]
     pub(crate) fn of_this_process() -> Self {
         let variables = std::env::vars_os().collect();
-        // std's arguments are empty in a library loaded by a C program under some libcs; /proc never is.
+        // std's arguments are empty in a library loaded by a C program under some libcs; /proc
+        // never is.
         let line = std::fs::read("/proc/self/cmdline").unwrap_or_default();
         let words = line.split(|byte| *byte == 0).map(to_os_string);
         Self {
@@ -142,8 +143,9 @@ impl Environment {
         state().or_else(home)
     }
 
-    /// The word that turned repacking off, if one did. The command line wins over the environment, and of
-    /// its words the last wins; llama-bench gives `--repack` a list of 0 and 1, of which any 0 counts.
+    /// The word that turned repacking off, if one did. The command line wins over the environment,
+    /// and of its words the last wins; llama-bench gives `--repack` a list of 0 and 1, of which any
+    /// 0 counts.
     fn no_repack(&self) -> Option<String> {
         let mut off = self.no_repack_variable();
         for (index, word) in self.arguments.iter().enumerate() {

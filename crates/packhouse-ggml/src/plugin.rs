@@ -49,7 +49,8 @@ impl Plugin {
         self.tables.buffer_type
     }
 
-    /// The engine's own order, asked for when the first weight needs it: by then its devices are there.
+    /// The engine's own order, asked for when the first weight needs it: by then its devices are
+    /// there.
     pub(crate) fn selection(&self) -> &Selection {
         self.selection
             .get_or_init(|| Selection::new(&self.host, self.no_host))
@@ -63,7 +64,9 @@ impl Plugin {
     fn start() -> Option<Self> {
         let environment = Environment::of_this_process();
         let configuration = environment.configure();
-        let output = configuration.as_ref().map_or_else(|_| Output::plain(), Output::new);
+        let output = configuration
+            .as_ref()
+            .map_or_else(|_| Output::plain(), Output::new);
         if let Some(path) = environment.announcement() {
             output.announce(&path);
         }
@@ -131,9 +134,9 @@ impl Engine for GgmlEngine {
 
     fn attach(&self, region: &Region, object: &VerifiedObject) -> io::Result<()> {
         let descriptor = object.file().as_fd().ok_or(io::ErrorKind::Unsupported)?;
-        // SAFETY: a VerifiedObject is a file that the store sealed (mode 0444, trusted owner, on a local
-        // file system) and whose bytes were verified through this descriptor; the store only ever
-        // renames or unlinks objects.
+        // SAFETY: a VerifiedObject is a file that the store sealed (mode 0444, trusted owner, on a
+        // local file system) and whose bytes were verified through this descriptor; the store only
+        // ever renames or unlinks objects.
         unsafe { region.attach(descriptor) }
     }
 
