@@ -1,7 +1,8 @@
 #!/bin/sh
-# Fuzzes the parsers of foreign bytes: fuzz/run.sh [SECONDS], 60 by default. Works with the pinned stable
-# compiler (coverage is a code generation option) and a C++ compiler for the fuzzer's runtime; builds
-# into target/fuzz, keeps the corpus in target/fuzz/corpus and crashing inputs in target/fuzz/crashes.
+# Fuzzes the parsers of foreign bytes: fuzz/run.sh [SECONDS], 60 by default. Works with the pinned
+# stable compiler (coverage is a code generation option) and a C++ compiler for the fuzzer's
+# runtime; builds into target/fuzz, keeps the corpus in target/fuzz/corpus and crashing inputs in
+# target/fuzz/crashes.
 set -eu
 cd "$(dirname "$0")/.."
 seconds=${1:-60}
@@ -18,8 +19,8 @@ RUSTFLAGS=$(echo $coverage) cargo build --locked --release --manifest-path fuzz/
 
 mkdir -p "$out/crashes" "$out/corpus/gguf"
 # No input above 64 KiB, no process above 256 MiB, no single input above 5 s.
-limits="-max_len=65536 -rss_limit_mb=256 -timeout=5 -artifact_prefix=$out/crashes/ -print_final_stats=1
-  -use_value_profile=1"
+limits="-max_len=65536 -rss_limit_mb=256 -timeout=5 -artifact_prefix=$out/crashes/
+  -print_final_stats=1 -use_value_profile=1"
 
 echo "canary: a wrong second parser must be found"
 rm -rf "$out/canary" && mkdir "$out/canary"

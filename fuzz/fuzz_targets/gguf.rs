@@ -1,5 +1,5 @@
-//! The GGUF reader on any bytes: it agrees with a second parser on the verdict and the directory, and
-//! uses memory in proportion to the bytes present.
+//! The GGUF reader on any bytes: it agrees with a second parser on the verdict and the directory,
+//! and uses memory in proportion to the bytes present.
 
 #![no_main]
 

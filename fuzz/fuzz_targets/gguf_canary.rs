@@ -1,5 +1,5 @@
-//! The canary of the `gguf` target: its second parser is wrong on purpose, so a run must fail soon. A
-//! fuzz job that can't find this would find nothing.
+//! The canary of the `gguf` target: its second parser is wrong on purpose, so a run must fail soon.
+//! A fuzz job that can't find this would find nothing.
 
 #![no_main]
 

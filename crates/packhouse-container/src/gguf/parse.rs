@@ -123,13 +123,8 @@ fn parse_metadata(cursor: &mut Cursor<'_>, count: u64) -> Result<(Metadata, u64)
         }
         entries.push(Entry { key, value });
     }
-    // The error needs the key, which `index` takes with the entries.
-    let doubled = index_by(&entries, |entry| &entry.key).err();
-    if let Some((first, second)) = doubled {
-        let key = entries.swap_remove(second).key;
-        return Err(GgufError::KeyDoubled { key, first, second });
-    }
-    let metadata = Metadata::index(entries).expect("because no key is there twice");
+    let metadata = Metadata::index(entries)
+        .map_err(|(key, first, second)| GgufError::KeyDoubled { key, first, second })?;
     Ok((metadata, alignment))
 }
 

@@ -312,10 +312,12 @@ impl<'a> FromIterator<&'a str> for StringArray {
 }
 
 impl Metadata {
-    /// Indexes entries by key. Errors with the positions of the first doubled key found.
-    pub(crate) fn index(entries: Vec<Entry>) -> Result<Self, (usize, usize)> {
-        let by_key = index_by(&entries, |entry| &entry.key)?;
-        Ok(Self { entries, by_key })
+    /// Indexes entries by key. Errors with a doubled key and its first two positions.
+    pub(crate) fn index(mut entries: Vec<Entry>) -> Result<Self, (String, usize, usize)> {
+        match index_by(&entries, |entry| &entry.key) {
+            Ok(by_key) => Ok(Self { entries, by_key }),
+            Err((first, second)) => Err((entries.swap_remove(second).key, first, second)),
+        }
     }
 
     /// All entries in file order.

@@ -128,7 +128,8 @@ fn the_unmutated_files_are_what_they_are_meant_to_be() {
     }
 }
 
-/// The fuzz job starts from the same files; it has them as files, so that it needs no program for them.
+/// The fuzz job starts from the same files; it has them as files, so that it needs no program to
+/// make them.
 #[test]
 fn the_seeds_of_the_fuzz_job_are_the_accepted_files() {
     let seeds = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/seeds/gguf");
