@@ -8,13 +8,13 @@
 //!   through a name outside the store;
 //! - stat is asked again after hashing, and must be equal.
 //!
-//! Never: reports a corrupt object as missing, trusts stat on a remote file system, edits an object.
-//! Format: `docs/format/store.md`.
+//! Never: reports a corrupt object as missing, trusts stat on a remote file system, edits an
+//! object. Format: `docs/format/store.md`.
 
 use crate::quarantine::Moved;
 use crate::receipt::{Receipt, ReceiptMiss, Receipts};
 use crate::root::{Base, OpenError, Store};
-use crate::state::{Recorded, STAT_SETTLE_NS, StateError};
+pub use crate::settle::{PendingReceipt, SettleError, Settled};
 use packhouse_base::Blame;
 use packhouse_base::digest::{Digest, Hasher, ObjectDigest};
 use packhouse_sys::fs::{File, FsError, FsErrorKind};
@@ -52,9 +52,9 @@ pub struct VerifiedObject {
     length: u64,
     how: HowVerified,
     file: File,
-    identity: StatIdentity,
+    pub(crate) identity: StatIdentity,
     fs_trust: FsTrust,
-    link_count: u64,
+    pub(crate) link_count: u64,
 }
 
 /// An object that is structurally sound but whose bytes nobody proved. Samples may be compared with
@@ -62,39 +62,6 @@ pub struct VerifiedObject {
 #[derive(Debug)]
 pub struct UnverifiedObject {
     object: VerifiedObject,
-}
-
-/// A receipt that can't be recorded yet because the object's ctime is too young.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PendingReceipt {
-    digest: ObjectDigest,
-    identity: StatIdentity,
-}
-
-/// What came of pending receipts.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Settled {
-    /// Receipts recorded.
-    pub recorded_count: u64,
-    /// Objects that changed or went since; they will be hashed at their next use.
-    pub changed_count: u64,
-    /// Objects too young still, or whose ctime lies ahead of the clock.
-    pub young: Vec<PendingReceipt>,
-    /// How long until the youngest can be recorded.
-    pub wait_ns: u64,
-    /// The first failure to record.
-    pub failure: Option<SettleError>,
-}
-
-/// Why a receipt was not recorded.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SettleError {
-    /// There is no private state.
-    #[error("no private state: {0}")]
-    NoState(Box<OpenError>),
-    /// It could not be written.
-    #[error(transparent)]
-    State(#[from] StateError),
 }
 
 /// Why an object is not handed out.
@@ -257,64 +224,9 @@ impl Store {
         Ok(UnverifiedObject { object })
     }
 
-    /// Records the receipts that are due and waits, in all, until the youngest is.
-    pub fn settle(&self, pending: &[PendingReceipt]) -> Settled {
-        let mut settled = self.settle_due(pending);
-        if settled.young.is_empty() || settled.wait_ns > SETTLE_WAIT_MAX_NS {
-            return settled;
-        }
-        self.clock.sleep_ns(settled.wait_ns);
-        let rest = self.settle_due(&settled.young);
-        settled.recorded_count += rest.recorded_count;
-        settled.changed_count += rest.changed_count;
-        settled.young = rest.young;
-        settled.wait_ns = rest.wait_ns;
-        settled.failure = settled.failure.or(rest.failure);
-        settled
-    }
-
-    /// Records the receipts that are due, and answers which are not and how long they need.
-    pub fn settle_due(&self, pending: &[PendingReceipt]) -> Settled {
-        let mut settled = Settled::default();
-        for receipt in pending {
-            match self.settle_one(receipt) {
-                Ok(Some(Recorded::Written)) => settled.recorded_count += 1,
-                Ok(Some(Recorded::NotYet { wait_ns })) => {
-                    settled.wait_ns = settled.wait_ns.max(wait_ns);
-                    settled.young.push(*receipt);
-                }
-                Ok(None) => settled.changed_count += 1,
-                Err(error) => {
-                    settled.failure.get_or_insert(error);
-                }
-            }
-        }
-        settled
-    }
-
     /// This user's receipts.
     pub fn receipts(&self) -> Result<Receipts, &OpenError> {
         self.state().map(|state| Receipts::new(state.clone()))
-    }
-
-    /// `None`: the file is not the one that was verified.
-    fn settle_one(&self, pending: &PendingReceipt) -> Result<Option<Recorded>, SettleError> {
-        let now_ns = self.clock.wall_ns();
-        let Ok(object) = self.open_sound(&pending.digest, pending.identity.size) else {
-            return Ok(None);
-        };
-        if object.identity != pending.identity || object.link_count != 1 {
-            return Ok(None);
-        }
-        let receipts = self
-            .receipts()
-            .map_err(|error| SettleError::NoState(Box::new(error.clone())))?;
-        let receipt = Receipt {
-            object: pending.digest,
-            stat: pending.identity,
-            verified_ns: now_ns,
-        };
-        Ok(Some(receipts.record(&receipt)?))
     }
 
     fn receipt_for(&self, object: &VerifiedObject) -> Result<(), NoReceipt> {
@@ -335,8 +247,8 @@ impl Store {
         }
     }
 
-    /// Records a receipt of an object just hashed, if its ctime was old enough before the hash. What
-    /// fails here costs one more hash at the next use, so it is no error.
+    /// Records a receipt of an object just hashed, if its ctime was old enough before the hash.
+    /// What fails here costs one more hash at the next use, so it is no error.
     fn record_now(&self, object: &VerifiedObject) {
         if object.receipt_possible()
             && let Ok(receipts) = self.receipts()
@@ -351,7 +263,7 @@ impl Store {
     }
 
     /// Opens an object and asks the descriptor everything but its bytes.
-    fn open_sound(
+    pub(crate) fn open_sound(
         &self,
         digest: &ObjectDigest,
         length: u64,
@@ -537,8 +449,8 @@ impl VerifiedObject {
 }
 
 impl UnverifiedObject {
-    /// Takes it as verified: the caller compared samples of live weights with it, and the user chose that
-    /// this is enough. No receipt comes of it.
+    /// Takes it as verified: the caller compared samples of live weights with it, and the user
+    /// chose that this is enough. No receipt comes of it.
     pub fn accept_sampled(self) -> VerifiedObject {
         let how = HowVerified::Sample;
         VerifiedObject { how, ..self.object }
@@ -562,13 +474,6 @@ impl UnverifiedObject {
     /// Whether its file system is local, so that it may be mapped.
     pub fn fs_trust(&self) -> FsTrust {
         self.object.fs_trust
-    }
-}
-
-impl PendingReceipt {
-    /// The object.
-    pub fn digest(&self) -> ObjectDigest {
-        self.digest
     }
 }
 
@@ -620,24 +525,12 @@ impl ObjectRefusal {
     }
 }
 
-impl SettleError {
-    /// Says whose side the failure is on.
-    pub fn blame(&self) -> Blame {
-        match self {
-            Self::NoState(error) => error.blame(),
-            Self::State(error) => error.blame(),
-        }
-    }
-}
-
 enum NoReceipt {
     StatNotTrusted,
     NoState,
     NoMatch,
 }
 
-/// A ctime further ahead than the settling time is a clock that was set back; nobody waits for it.
-const SETTLE_WAIT_MAX_NS: u64 = 2 * STAT_SETTLE_NS;
 const READ_BYTES: usize = 1 << 20;
 
 fn refusal(digest: &ObjectDigest, error: FsError) -> ObjectRefusal {

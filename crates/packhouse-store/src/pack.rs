@@ -3,8 +3,8 @@
 //! Invariants:
 //! - a record is handed out only after its key was derived again from its identity;
 //! - a record is published after its object, and never over another one;
-//! - a key that exists with another object is a conflict: both objects are hashed, a damaged one goes
-//!   to quarantine with its record, two intact ones mean a packer that isn't deterministic.
+//! - a key that exists with another object is a conflict: both objects are hashed, a damaged one
+//!   goes to quarantine with its record, two intact ones mean a packer that isn't deterministic.
 //!
 //! Never: reports a damaged record as missing. Format: `docs/format/store.md`.
 
@@ -223,7 +223,8 @@ impl Store {
             Err(refusal) if refusal.name_is_free() => return Ok(()),
             Err(refusal) => return Err(PublishPackError::Record(Box::new(refusal))),
         };
-        // The same object under another geometry: the record was edited. Ours comes from the packer.
+        // The same object under another geometry: the record was edited. Ours comes from the
+        // packer.
         if theirs.object != ours.object {
             self.object(&ours.object, ours.length, ObjectTrust::Deep)
                 .map_err(|refusal| PublishPackError::Object {

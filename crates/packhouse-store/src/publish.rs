@@ -1,8 +1,8 @@
 //! Making bytes visible: whole or not at all, durably, once.
 //!
-//! Every publish here is the same proof: a file without a name beside its place, written and hashed,
-//! synced, linked without replacing anything, its folder synced. A crash at any step leaves nothing,
-//! or the whole.
+//! Every publish here is the same proof: a file without a name beside its place, written and
+//! hashed, synced, linked without replacing anything, its folder synced. A crash at any step leaves
+//! nothing, or the whole.
 //!
 //! Invariants:
 //! - what is hashed is what was given to write, chunk by chunk;
@@ -322,8 +322,8 @@ impl Batch<'_> {
     }
 }
 
-/// Publishes a small file in any folder: temporary file, write, sync, link, sync folder. Errors with
-/// `Conflict` where the name holds other bytes.
+/// Publishes a small file in any folder: temporary file, write, sync, link, sync folder. Errors
+/// with `Conflict` where the name holds other bytes.
 pub fn publish_small(
     fs: &dyn Fs,
     dir: &Dir,

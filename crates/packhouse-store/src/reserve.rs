@@ -2,7 +2,8 @@
 //!
 //! A reservation is a small file in the private state that its filler holds locked; its content is
 //! the count of bytes still to come. All entries are read and made under one short lock, so two
-//! fillers can't both take the last room. A dead filler's entry is unlocked: the next one removes it.
+//! fillers can't both take the last room. A dead filler's entry is unlocked: the next one removes
+//! it.
 //!
 //! Invariants:
 //! - the store's objects, the open reservations and the new one together stay within the cap;

@@ -3,22 +3,23 @@
 //! Invariants:
 //! - every component of a path is opened by itself and its owner and mode are taken from the
 //!   descriptor; a symlink is followed by hand, and only one that a trusted owner made;
-//! - a component may be changed by trusted owners only; root-owned sticky ancestors (`/tmp`) are the
-//!   one exception;
+//! - a component may be changed by trusted owners only; root-owned sticky ancestors (`/tmp`) are
+//!   the one exception;
 //! - the state folder is this user's alone;
 //! - folders are made in an order in which a crash at any point leaves a store that opens.
 //!
 //! Never: trusts a name that was not opened. Format: `docs/format/store.md`.
 
+pub use crate::folders::Owners;
+use crate::folders::{LINK_HOPS_MAX, MakeModes, judge, open_or_make, open_trusted, walk};
 use crate::publish::{PublishError, publish_small};
 use crate::state::{State, StateError};
 use packhouse_base::Blame;
 use packhouse_sys::clock::Clock;
-use packhouse_sys::fs::{Dir, DirAccess, Fs, FsError, FsErrorKind};
-use packhouse_sys::stat::{FileKind, Stat};
-use std::collections::{BTreeSet, VecDeque};
-use std::ffi::OsString;
-use std::path::{Component, Path, PathBuf};
+use packhouse_sys::fs::{Dir, Fs, FsError, FsErrorKind};
+use packhouse_sys::stat::FileKind;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 /// Where a store is, whom it trusts and how much it may hold.
@@ -53,10 +54,6 @@ pub struct Store {
 /// The store's random name, made once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct StoreId([u8; 16]);
-
-/// The owners whose files are believed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Owners(Vec<u32>);
 
 /// Why a store or its state could not be opened.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -159,8 +156,8 @@ impl StoreConfig {
 impl Store {
     /// Opens a store, and makes what is missing of it unless the config says read-only.
     ///
-    /// Errors when a component of the root is not trusted, or can't be opened or made. A state folder
-    /// that can't be had does not fail the open: `state` answers why, and each read hashes.
+    /// Errors when a component of the root is not trusted, or can't be opened or made. A state
+    /// folder that can't be had does not fail the open: `state` answers why, and each read hashes.
     pub fn open(
         fs: Arc<dyn Fs>,
         clock: Arc<dyn Clock>,
@@ -273,8 +270,8 @@ impl Store {
         Ok(dir)
     }
 
-    /// Opens or makes `<base>/<aa>`, and makes its entry durable once in this process: its maker may
-    /// have died before it could.
+    /// Opens or makes `<base>/<aa>`, and makes its entry durable once in this process: its maker
+    /// may have died before it could.
     pub(crate) fn make_prefix(&self, base: Base, prefix: &str) -> Result<Dir, OpenError> {
         self.anchor()?;
         let parent = self.base_dir(base);
@@ -336,26 +333,6 @@ impl Base {
     }
 }
 
-impl Owners {
-    fn new(effective_uid: u32, configured: &[u32]) -> Self {
-        let mut uids = vec![effective_uid, 0];
-        uids.extend_from_slice(configured);
-        uids.sort_unstable();
-        uids.dedup();
-        Self(uids)
-    }
-
-    /// Says whether an owner is trusted.
-    pub fn trusts(&self, uid: u32) -> bool {
-        self.0.binary_search(&uid).is_ok()
-    }
-
-    /// The owners, rising.
-    pub fn uids(&self) -> &[u32] {
-        &self.0
-    }
-}
-
 impl std::fmt::Display for StoreId {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
@@ -413,186 +390,9 @@ const OBJECTS: &str = "objects";
 const PACKS: &str = "packs";
 const ID: &str = "id";
 const ID_BYTES: u64 = 33;
-const LINK_HOPS_MAX: u32 = 40;
 const TAG: &[u8] = b"Signature: 8a477f597d28d172789f06886806bc55\n\
 # This file is a cache directory tag created by packhouse.\n\
 # For information about cache directory tags see https://bford.info/cachedir/\n";
-
-#[derive(Clone, Copy)]
-struct MakeModes {
-    parents: u32,
-    last: u32,
-}
-
-/// Opens an absolute path component by component; answers the last folder's parent and itself.
-fn walk(
-    fs: &dyn Fs,
-    owners: &Owners,
-    path: &Path,
-    make: Option<MakeModes>,
-) -> Result<(Dir, Dir), OpenError> {
-    let mut todo = components(path).ok_or_else(|| OpenError::Relative {
-        path: path.to_owned(),
-    })?;
-    let mut stack = vec![fs.root()?];
-    let mut hops = 0;
-    while let Some(name) = todo.pop_front() {
-        let here = stack.last().expect("because the root stays").clone();
-        judge_ancestor(&here, owners)?;
-        if name == ".." {
-            if stack.len() > 1 {
-                stack.pop();
-            }
-            continue;
-        }
-        match here.open_dir_for(&name, DirAccess::Lookup) {
-            Ok(dir) => stack.push(dir),
-            Err(error) if error.kind == FsErrorKind::Symlink => {
-                hops += 1;
-                if hops > LINK_HOPS_MAX {
-                    return Err(OpenError::TooManyLinks {
-                        path: path.to_owned(),
-                    });
-                }
-                let target = trusted_link(&here, &name, owners)?;
-                if target.is_absolute() {
-                    stack.truncate(1);
-                }
-                for component in link_components(&target).into_iter().rev() {
-                    todo.push_front(component);
-                }
-            }
-            Err(error) if error.kind == FsErrorKind::NotFound => {
-                let Some(modes) = make else {
-                    return Err(OpenError::Missing { path: error.path });
-                };
-                let mode = if todo.is_empty() {
-                    modes.last
-                } else {
-                    modes.parents
-                };
-                stack.push(make_dir(&here, &name, mode)?);
-            }
-            Err(error) => return Err(not_directory(&here, &name, error)),
-        }
-    }
-    let last = stack.pop().expect("because the root stays").reopen()?;
-    judge(last.stat()?, last.path(), owners)?;
-    let parent = stack.pop().unwrap_or_else(|| last.clone());
-    Ok((parent, last))
-}
-
-fn components(path: &Path) -> Option<VecDeque<OsString>> {
-    path.is_absolute().then(|| link_components(path))
-}
-
-fn link_components(path: &Path) -> VecDeque<OsString> {
-    path.components()
-        .filter_map(|component| match component {
-            Component::Normal(name) => Some(name.to_owned()),
-            Component::ParentDir => Some(OsString::from("..")),
-            Component::RootDir | Component::CurDir | Component::Prefix(_) => None,
-        })
-        .collect()
-}
-
-/// Reads a symlink that a trusted owner made. Its folder was judged before, so only trusted owners
-/// can put another in its place, and in a sticky folder only its owner and root.
-fn trusted_link(dir: &Dir, name: &OsString, owners: &Owners) -> Result<PathBuf, OpenError> {
-    let stat = dir.stat_entry(name)?;
-    if !owners.trusts(stat.uid) {
-        return Err(OpenError::Owner {
-            path: dir.path().join(name),
-            uid: stat.uid,
-            trusted: owners.uids().to_vec(),
-        });
-    }
-    Ok(dir.read_link(name)?)
-}
-
-fn make_dir(parent: &Dir, name: &OsString, mode: u32) -> Result<Dir, OpenError> {
-    match parent.make_dir(name, mode) {
-        Ok(()) => {}
-        Err(error) if error.kind == FsErrorKind::Exists => {}
-        Err(error) => return Err(error.into()),
-    }
-    parent.reopen()?.sync()?;
-    Ok(parent.open_dir_for(name, DirAccess::Lookup)?)
-}
-
-fn judge_ancestor(dir: &Dir, owners: &Owners) -> Result<(), OpenError> {
-    let stat = dir.stat()?;
-    let sticky = stat.uid == 0 && stat.mode & 0o1000 != 0;
-    if sticky {
-        return Ok(());
-    }
-    judge(stat, dir.path(), owners)
-}
-
-fn judge(stat: Stat, path: &Path, owners: &Owners) -> Result<(), OpenError> {
-    if !owners.trusts(stat.uid) {
-        return Err(OpenError::Owner {
-            path: path.to_owned(),
-            uid: stat.uid,
-            trusted: owners.uids().to_vec(),
-        });
-    }
-    if stat.mode & 0o022 != 0 {
-        return Err(OpenError::Writable {
-            path: path.to_owned(),
-            mode: stat.mode,
-        });
-    }
-    Ok(())
-}
-
-fn open_trusted(parent: &Dir, name: &str, owners: &Owners) -> Result<Dir, OpenError> {
-    match parent.open_dir(name) {
-        Ok(dir) => {
-            judge(dir.stat()?, dir.path(), owners)?;
-            Ok(dir)
-        }
-        Err(error) if error.kind == FsErrorKind::NotFound => {
-            Err(OpenError::Missing { path: error.path })
-        }
-        Err(error) => Err(not_directory(parent, &OsString::from(name), error)),
-    }
-}
-
-fn not_directory(parent: &Dir, name: &OsString, error: FsError) -> OpenError {
-    if !matches!(error.kind, FsErrorKind::NotDirectory | FsErrorKind::Symlink) {
-        return error.into();
-    }
-    match parent.stat_entry(name) {
-        Ok(stat) => OpenError::NotDirectory {
-            path: error.path,
-            kind: stat.kind,
-        },
-        Err(error) => error.into(),
-    }
-}
-
-fn open_or_make(
-    parent: &Dir,
-    name: &str,
-    mode: u32,
-    owners: &Owners,
-    make: bool,
-) -> Result<Dir, OpenError> {
-    match open_trusted(parent, name, owners) {
-        Err(OpenError::Missing { .. }) if make => {
-            match parent.make_dir(name, mode) {
-                Ok(()) => {}
-                // Another process was faster.
-                Err(error) if error.kind == FsErrorKind::Exists => {}
-                Err(error) => return Err(error.into()),
-            }
-            parent.sync()?;
-            open_trusted(parent, name, owners)
-        }
-        other => other,
-    }
-}
 
 /// Puts the tag there once. Its content is for backup programs; another one is left alone.
 fn publish_tag(fs: &dyn Fs, root: &Dir) -> Result<(), OpenError> {
@@ -692,7 +492,7 @@ fn open_state(
         last: 0o700,
     };
     let (_, top) = walk(fs.as_ref(), owners, path, Some(modes))?;
-    let this_user = Owners(vec![fs.effective_uid()]);
+    let this_user = Owners::only(fs.effective_uid());
     let dir = open_or_make(&top, &id.to_string(), 0o700, &this_user, true)?;
     Ok(State::new(fs, dir)?)
 }

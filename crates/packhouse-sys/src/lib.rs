@@ -17,6 +17,7 @@
 #![deny(unsafe_code)]
 
 pub mod clock;
+mod error;
 pub mod fs;
 #[expect(
     unsafe_code,

@@ -1,2 +1,6 @@
+//! The one test binary of the simulator.
+
+#![forbid(unsafe_code)]
+
 mod differential;
 mod model;

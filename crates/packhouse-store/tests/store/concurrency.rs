@@ -1,8 +1,8 @@
-//! Threads and processes that fill one store at once, are killed in the middle, or are stopped while
-//! they hold a lock.
+//! Threads and processes that fill one store at once, are killed in the middle, or are stopped
+//! while they hold a lock.
 //!
-//! A test that needs another process starts this binary again for itself alone, with its task in the
-//! environment.
+//! A test that needs another process starts this binary again for itself alone, with its task in
+//! the environment.
 
 use crate::fixture::{MovedClock, identity};
 use packhouse_base::digest::{Digest, ObjectDigest};

@@ -1,5 +1,6 @@
-//! Stops, tears, reorders and fills: at every operation of a fill, a store that opens again with each
-//! object, pack and small file whole or absent, and whatever was reported as published still there.
+//! Stops, tears, reorders and fills: at every operation of a fill, a store that opens again with
+//! each object, pack and small file whole or absent, and whatever was reported as published still
+//! there.
 //!
 //! The canaries at the end leave out a sync and must be noticed.
 

@@ -15,6 +15,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+type Tamper = fn(&Path);
+
 const PAYLOAD: &[u8] = b"sixteen bytes ok";
 const OTHER: &[u8] = b"other bytes: 16.";
 
@@ -64,7 +66,7 @@ fn flip(path: &Path) {
 
 #[test]
 fn each_way_to_tamper_is_refused_by_its_reason_and_healed() {
-    let ways: [(&str, fn(&Path)); 8] = [
+    let ways: [(&str, Tamper); 8] = [
         ("corrupt", flip),
         ("length", |path| {
             set_mode(path, 0o644);

@@ -1,8 +1,8 @@
-//! What somebody else does to a store: each is refused or verified again with its own reason, and the
-//! next publish heals it.
+//! What somebody else does to a store: each is refused or verified again with its own reason, and
+//! the next publish heals it.
 //!
-//! The simulator plays the owners that a test can't become; `real.rs` repeats on the real file system
-//! what it can.
+//! The simulator plays the owners that a test can't become; `real.rs` repeats on the real file
+//! system what it can.
 
 use crate::fixture::identity;
 use packhouse_base::digest::{Digest, ObjectDigest};
