@@ -1,9 +1,10 @@
 //! The buffer that an engine's weights go into: placement, hits, misses and every other entry.
 //!
 //! Invariants:
-//! - the buffer carries our type while tensors are placed and the stock CPU_REPACK type from the first
-//!   `set_tensor` on, so that stock kernels compute on it and we never do;
-//! - a tensor's bytes are, when `set_tensor` returns, what the engine's own packer makes of its source;
+//! - the buffer carries our type while tensors are placed and the stock CPU_REPACK type from the
+//!   first `set_tensor` on, so that stock kernels compute on it and we never do;
+//! - a tensor's bytes are, when `set_tensor` returns, what the engine's own packer makes of its
+//!   source;
 //! - `free_buffer` ends all background work on the buffer before its address space goes away.
 //!
 //! Never: unwinds into the host. A panic inside falls back to the engine's own packer.
@@ -142,8 +143,9 @@ unsafe fn tensor_list<'a>(tensors: *mut *mut v3::Tensor, count: c_int) -> &'a [*
     }
 }
 
-/// Lays tensors that still need a place one after the other: on pages, from 2 MiB on on huge pages, so that
-/// large folios and huge-page file systems can back them. Returns an offset per tensor and the whole size.
+/// Lays tensors that still need a place one after the other: on pages, from 2 MiB on on huge pages,
+/// so that large folios and huge-page file systems can back them. Returns an offset per tensor and
+/// the whole size.
 fn placement(plugin: &Plugin, tensors: &[*mut v3::Tensor]) -> (Vec<Option<usize>>, usize) {
     let mut end = 0usize;
     let offsets = tensors.iter().map(|tensor| {
@@ -166,10 +168,10 @@ fn placement(plugin: &Plugin, tensors: &[*mut v3::Tensor]) -> (Vec<Option<usize>
     (offsets.collect(), end)
 }
 
-/// Places tensors and initialises views of them, as the host's default does. False when the host refuses.
+/// Places tensors and initialises views of them, as the host's default does. False when the host
+/// refuses.
 ///
-/// # Safety
-/// The buffer must be a new one of ours, the tensors the host's.
+/// # Safety The buffer must be a new one of ours, the tensors the host's.
 unsafe fn place_all(
     plugin: &Plugin,
     buffer: *mut v3::Buffer,
@@ -231,7 +233,8 @@ unsafe extern "C" fn set_tensor(
             context.set_tensor(tensor, source.cast(), offset, bytes);
         });
         if served.is_none() {
-            // A defect here must not cost the user the model: the engine's own packer does it all again.
+            // A defect here must not cost the user the model: the engine's own packer does it all
+            // again.
             guarded("set_tensor again", || {
                 context.set_plainly(tensor, source.cast(), offset, bytes)
             });
@@ -247,7 +250,8 @@ unsafe extern "C" fn get_tensor(
     bytes: usize,
 ) {
     guarded("get_tensor", || {
-        // SAFETY: the buffer is ours, the tensor the host's, and the host gives `bytes` writable bytes.
+        // SAFETY: the buffer is ours, the tensor the host's, and the host gives `bytes` writable
+        // bytes.
         unsafe {
             let context = context_of(buffer);
             let target = std::slice::from_raw_parts_mut(target.cast::<u8>(), bytes);
@@ -336,9 +340,9 @@ impl BufferContext {
         }
     }
 
-    /// Takes away the regions that share a page with a range, for a host that places tensors over older
-    /// ones. Nothing of this load is stored from then on: what waits may be written over. Errors as mmap
-    /// does.
+    /// Takes away the regions that share a page with a range, for a host that places tensors over
+    /// older ones. Nothing of this load is stored from then on: what waits may be written over.
+    /// Errors as mmap does.
     fn vacate(
         &self,
         regions: &mut BTreeMap<usize, Placed>,
@@ -364,8 +368,8 @@ impl BufferContext {
         Ok(())
     }
 
-    /// # Safety
-    /// The tensor must be a whole one of the host in this buffer; `source` has `bytes` readable bytes.
+    /// # Safety The tensor must be a whole one of the host in this buffer; `source` has `bytes`
+    /// readable bytes.
     unsafe fn set_tensor(
         &self,
         tensor: *mut v3::Tensor,
@@ -441,8 +445,8 @@ impl BufferContext {
         });
     }
 
-    /// Writes into private memory of the region that holds the range. Ends the load's background work
-    /// first, which may be reading the region.
+    /// Writes into private memory of the region that holds the range. Ends the load's background
+    /// work first, which may be reading the region.
     fn write(
         &self,
         address: *mut c_void,
@@ -463,8 +467,8 @@ impl BufferContext {
         if let Err(error) = place.region.with_private(|target| fill(&mut target[range])) {
             let line = format!("no memory for {bytes} bytes of a tensor: {error}");
             self.plugin.say(Level::Error, &line);
-            // Stock fails its allocation here; there is no way to tell the host, and going on would compute
-            // with bytes that are not the model's.
+            // Stock fails its allocation here; there is no way to tell the host, and going on would
+            // compute with bytes that are not the model's.
             #[expect(
                 clippy::disallowed_methods,
                 reason = "the host would go on with wrong bytes"
@@ -506,7 +510,8 @@ impl BufferContext {
     /// The buffer must be this context's.
     unsafe fn relabel(&self, buffer: *mut v3::Buffer) {
         if !self.relabelled.swap(true, Ordering::Relaxed) {
-            // SAFETY: the host reads the type only between the calls it makes on the thread that loads.
+            // SAFETY: the host reads the type only between the calls it makes on the thread that
+            // loads.
             unsafe { (*buffer).buffer_type = self.plugin.host.repack_type() };
         }
     }

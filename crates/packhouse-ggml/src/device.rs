@@ -1,7 +1,7 @@
 //! The tables that the host sees: one registry, one device of type ACCEL, its stream object.
 //!
-//! The device exists to be asked for its buffer type. It computes nothing: by the time a graph runs, its
-//! buffers carry the stock type, so no op is ever ours.
+//! The device exists to be asked for its buffer type. It computes nothing: by the time a graph
+//! runs, its buffers carry the stock type, so no op is ever ours.
 
 use crate::abi::v3;
 use crate::buffer;

@@ -108,7 +108,7 @@ impl Environment {
         text.parse().map_or_else(
             |_| {
                 complaints.push(format!(
-                    "PACKHOUSE_MAX_BYTES is {text:?}, not a whole number of bytes; nothing is stored"
+                    "PACKHOUSE_MAX_BYTES is {text:?}, not a count of bytes; nothing is stored"
                 ));
                 Some(0)
             },

@@ -1,8 +1,8 @@
 //! Compares stored packs with what an engine's own libraries make of the model now, bit for bit.
 //!
-//! Runs in a process of its own: the engine's libraries are loaded into it, and nothing of ours packs.
-//! Every stored payload of the model's set is hashed (the store's deep verification) and compared with a
-//! fresh whole-tensor pack in the engine's own CPU_REPACK packer.
+//! Runs in a process of its own: the engine's libraries are loaded into it, and nothing of ours
+//! packs. Every stored payload of the model's set is hashed (the store's deep verification) and
+//! compared with a fresh whole-tensor pack in the engine's own CPU_REPACK packer.
 
 use crate::host::{Host, HostError};
 use crate::packer::EnginePacker;
@@ -129,8 +129,9 @@ struct Candidate {
     own_fingerprints: usize,
 }
 
-/// Compares the packs of a model, whose files the caller opened (shards in order, with their names), with
-/// those that the engine in `folder` makes now. `tell` hears of each tensor before it is packed.
+/// Compares the packs of a model, whose files the caller opened (shards in order, with their
+/// names), with those that the engine in `folder` makes now. `tell` hears of each tensor before it
+/// is packed.
 ///
 /// Errors when nothing could be compared; differences are an answer.
 pub fn compare(
@@ -211,8 +212,8 @@ impl<'a> Shard<'a> {
     }
 }
 
-/// Finds the set that holds most packs of this model: its tensors by name and content. Of equals the one
-/// whose fingerprints are this engine's.
+/// Finds the set that holds most packs of this model: its tensors by name and content. Of equals
+/// the one whose fingerprints are this engine's.
 fn best_set(
     store: &Store,
     shards: &[Shard<'_>],
@@ -342,7 +343,8 @@ fn find<'a>(shards: &'a [Shard<'a>], name: &str) -> Option<(&'a Shard<'a>, &'a T
         .find_map(|shard| Some((shard, shard.directory.tensor(name)?)))
 }
 
-/// Loads the engine's libraries as its own programs do: base, registry, then the best CPU library there.
+/// Loads the engine's libraries as its own programs do: base, registry, then the best CPU library
+/// there.
 fn load_engine(folder: &Path) -> Result<(), EquivalenceError> {
     open_library(folder, "libggml-base.so")?;
     let registry = open_library(folder, "libggml.so")?;
@@ -364,7 +366,8 @@ fn load_engine(folder: &Path) -> Result<(), EquivalenceError> {
     Ok(())
 }
 
-/// Opens the library whose name starts so, for all to see; its dependencies are taken from beside it.
+/// Opens the library whose name starts so, for all to see; its dependencies are taken from beside
+/// it.
 fn open_library(
     folder: &Path,
     name: &'static str,

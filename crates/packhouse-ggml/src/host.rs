@@ -1,7 +1,8 @@
-//! The engine's ggml, identified by the probe: its functions, its CPU device and its CPU_REPACK type.
+//! The engine's ggml, identified by the probe: its functions, its CPU device and its CPU_REPACK
+//! type.
 //!
-//! Invariants: a `Host` exists only after the probe agreed; all pointers in it live as long as the process,
-//! because ggml never unloads a backend that it registered.
+//! Invariants: a `Host` exists only after the probe agreed; all pointers in it live as long as the
+//! process, because ggml never unloads a backend that it registered.
 
 use crate::abi::probe::{self, Found, ProbeError};
 use crate::abi::v3;
@@ -64,8 +65,9 @@ macro_rules! functions {
                 Ok(Self {
                     $($name: {
                         let address = symbols.find(stringify!($name))?;
-                        // SAFETY: the signature is the one of ggml.h and ggml-backend.h at API 3; `Host::find`
-                        // lets no value out before the probe agreed on the layout of all structs.
+                        // SAFETY: the signature is the one of ggml.h and ggml-backend.h at API 3;
+                        // `Host::find` lets no value out before the probe agreed on the layout of
+                        // all structs.
                         unsafe {
                             std::mem::transmute::<
                                 *mut c_void,
@@ -111,8 +113,8 @@ pub(crate) struct Candidate {
     pub buffer_type: *mut v3::BufferType,
 }
 
-// SAFETY: all pointers lead to ggml's registered, immutable, process-long objects; ggml's functions used
-// here may be called from any thread.
+// SAFETY: all pointers lead to ggml's registered, immutable, process-long objects; ggml's functions
+// used here may be called from any thread.
 unsafe impl Send for Host {}
 // SAFETY: as for Send.
 unsafe impl Sync for Host {}
@@ -123,8 +125,8 @@ impl Host {
         let symbols = Symbols::of_this_process();
         let by_type = symbols.find("ggml_backend_dev_by_type")?;
         let reg_of = symbols.find("ggml_backend_dev_backend_reg")?;
-        // SAFETY: both functions have had these signatures since API 1, and they read no struct of ours.
-        // The first field of a registry is its API number in every API version.
+        // SAFETY: both functions have had these signatures since API 1, and they read no struct of
+        // ours. The first field of a registry is its API number in every API version.
         let (api_version, cpu) = unsafe {
             let by_type: unsafe extern "C" fn(c_int) -> *mut v3::Device =
                 std::mem::transmute::<*mut c_void, _>(by_type);
@@ -185,9 +187,9 @@ impl Host {
         self.repack
     }
 
-    /// The places where the engine would put a CPU weight before plain memory, in its own order: the host
-    /// buffer type of the first GPU device that has one (unless the engine runs with `--no-host`), then the
-    /// CPU's extra types. Source: `make_cpu_buft_list` of b11434.
+    /// The places where the engine would put a CPU weight before plain memory, in its own order:
+    /// the host buffer type of the first GPU device that has one (unless the engine runs with
+    /// `--no-host`), then the CPU's extra types. Source: `make_cpu_buft_list` of b11434.
     pub(crate) fn candidates(&self, no_host: bool) -> Vec<Candidate> {
         let mut candidates = Vec::new();
         let f = &self.functions;
@@ -217,8 +219,8 @@ impl Host {
 
     /// Asks a device whether it computes an op.
     ///
-    /// # Safety
-    /// `op` must be a whole, valid tensor of the host, of `v3::tensor_bytes` bytes, as must its sources.
+    /// # Safety `op` must be a whole, valid tensor of the host, of `v3::tensor_bytes` bytes, as
+    /// must its sources.
     pub(crate) unsafe fn supports_op(
         &self,
         device: *mut v3::Device,
@@ -274,10 +276,10 @@ impl Host {
         unsafe { (self.functions.ggml_backend_buffer_free)(buffer) }
     }
 
-    /// Places a tensor at an address of a buffer and initialises it there. Returns the host's status.
+    /// Places a tensor at an address of a buffer and initialises it there. Returns the host's
+    /// status.
     ///
-    /// # Safety
-    /// The tensor must be the host's and unplaced, the address inside the buffer.
+    /// # Safety The tensor must be the host's and unplaced, the address inside the buffer.
     pub(crate) unsafe fn place(
         &self,
         buffer: *mut v3::Buffer,
@@ -306,10 +308,10 @@ impl Host {
         unsafe { (self.functions.ggml_nbytes)(tensor) }
     }
 
-    /// Runs stock's `init_tensor`: it chooses the packing and writes it into `extra`. Returns the status.
+    /// Runs stock's `init_tensor`: it chooses the packing and writes it into `extra`. Returns the
+    /// status.
     ///
-    /// # Safety
-    /// The tensor must be a whole one of the host.
+    /// # Safety The tensor must be a whole one of the host.
     pub(crate) unsafe fn init_tensor(&self, tensor: *mut v3::Tensor) -> c_int {
         // SAFETY: the template is a live stock buffer, its slot was identified by the probe.
         unsafe {
@@ -320,11 +322,11 @@ impl Host {
         }
     }
 
-    /// Runs stock's `set_tensor`, the engine's own packer: packs `bytes` bytes at `source` into the tensor.
+    /// Runs stock's `set_tensor`, the engine's own packer: packs `bytes` bytes at `source` into the
+    /// tensor.
     ///
-    /// # Safety
-    /// The tensor must be a whole one with a non-null `extra` of `init_tensor`, `bytes` its `ggml_nbytes`,
-    /// readable at `source` and writable at its `data`.
+    /// # Safety The tensor must be a whole one with a non-null `extra` of `init_tensor`, `bytes`
+    /// its `ggml_nbytes`, readable at `source` and writable at its `data`.
     pub(crate) unsafe fn pack(&self, tensor: *mut v3::Tensor, source: *const u8, bytes: usize) {
         // SAFETY: the slot is there, `find` checked it; the rest is passed on to the caller.
         unsafe {
@@ -362,12 +364,14 @@ impl Host {
     }
 }
 
-/// `ggml_version()` of this process, for the line that says it is not served; `unknown` without one.
+/// `ggml_version()` of this process, for the line that says it is not served; `unknown` without
+/// one.
 pub(crate) fn version_of_this_process() -> String {
     let Ok(address) = Symbols::of_this_process().find("ggml_version") else {
         return "unknown".to_owned();
     };
-    // SAFETY: the function takes nothing and returns a NUL-terminated constant in every ggml that has it.
+    // SAFETY: the function takes nothing and returns a NUL-terminated constant in every ggml that
+    // has it.
     let version = unsafe {
         let version: unsafe extern "C" fn() -> *const c_char =
             std::mem::transmute::<*mut c_void, _>(address);
@@ -379,8 +383,8 @@ pub(crate) fn version_of_this_process() -> String {
 impl Functions {
     fn extra_types(&self, cpu: *mut v3::Device) -> Vec<*mut v3::BufferType> {
         let name = c"ggml_backend_dev_get_extra_bufts";
-        // SAFETY: the CPU device is registered; the procedure has this signature since API 1 and returns a
-        // NULL-terminated array that lives as long as the process.
+        // SAFETY: the CPU device is registered; the procedure has this signature since API 1 and
+        // returns a NULL-terminated array that lives as long as the process.
         unsafe {
             let reg = (self.ggml_backend_dev_backend_reg)(cpu);
             let address = (self.ggml_backend_reg_get_proc_address)(reg, name.as_ptr());

@@ -1,8 +1,9 @@
 //! An out-of-tree ggml backend that gives an unmodified engine its packed weights from the store.
 //!
-//! The engine loads this library through `GGML_BACKEND_PATH`. Its one device has a buffer type that the
-//! engine asks first for CPU weights; it takes exactly those that the engine's own CPU_REPACK would take,
-//! maps stored packs over them, or lets the engine's own packer fill them and stores the result.
+//! The engine loads this library through `GGML_BACKEND_PATH`. Its one device has a buffer type that
+//! the engine asks first for CPU weights; it takes exactly those that the engine's own CPU_REPACK
+//! would take, maps stored packs over them, or lets the engine's own packer fill them and stores
+//! the result.
 //!
 //! - `symbols`, `abi`, `host`: find and identify the engine's ggml before anything is registered;
 //! - `select`, `buffer`, `device`: what the engine sees;
@@ -35,8 +36,8 @@ use plugin::Plugin;
 use std::ffi::c_int;
 use std::panic::catch_unwind;
 
-/// Tells ggml whether this backend can serve here: 0 when the plug-in stays out, with one line that says
-/// why; else 1.
+/// Tells ggml whether this backend can serve here: 0 when the plug-in stays out, with one line that
+/// says why; else 1.
 #[unsafe(no_mangle)]
 pub extern "C" fn ggml_backend_score() -> c_int {
     let served = catch_unwind(|| Plugin::of_this_process().is_some());

@@ -1,8 +1,8 @@
 //! The engine's own packer, run on whole tensors and on units of rows.
 //!
-//! Nothing here restates a packing: every packed byte comes from the engine's CPU_REPACK `set_tensor`. That
-//! a run of units packs to the same bytes as inside the whole is proven on the golden weights, per type and
-//! unit size, before it is relied on.
+//! Nothing here restates a packing: every packed byte comes from the engine's CPU_REPACK
+//! `set_tensor`. That a run of units packs to the same bytes as inside the whole is proven on the
+//! golden weights, per type and unit size, before it is relied on.
 
 use crate::abi::v3;
 use crate::host::Host;
@@ -31,8 +31,8 @@ impl EnginePacker {
         }
     }
 
-    /// Packs the golden weight of a type and unit size, once per process: the fingerprint, and whether
-    /// units pack alone. Errors when the engine has no packing for it.
+    /// Packs the golden weight of a type and unit size, once per process: the fingerprint, and
+    /// whether units pack alone. Errors when the engine has no packing for it.
     pub(crate) fn traits(
         &self,
         ty: GgmlType,
@@ -45,8 +45,8 @@ impl EnginePacker {
             .clone()
     }
 
-    /// Packs a run of whole units of a tensor: `source` and `target` have the same length, a multiple of the
-    /// geometry's unit bytes. Errors when the engine has no packing for the tensor.
+    /// Packs a run of whole units of a tensor: `source` and `target` have the same length, a
+    /// multiple of the geometry's unit bytes. Errors when the engine has no packing for the tensor.
     pub(crate) fn pack(
         &self,
         ty: GgmlType,
@@ -110,7 +110,8 @@ impl EnginePacker {
         if whole != again {
             return Err(PackerRefusal::NotDeterministic { name: ty.name() });
         }
-        // A stack of matrices of one unit each must pack to the same bytes too, and so must single units.
+        // A stack of matrices of one unit each must pack to the same bytes too, and so must single
+        // units.
         let [columns, rows] = golden.dims;
         let stacked = [columns, unit_rows, rows / unit_rows];
         let by_units = self.pack_golden(ty, &golden.dims, &golden, 1)? == whole

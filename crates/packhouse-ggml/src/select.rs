@@ -1,8 +1,9 @@
 //! Which weights do we take? Exactly those that the engine itself would give to CPU_REPACK.
 //!
-//! Our device comes first in the engine's list, so "would CPU_REPACK take it?" is not enough: a type that
-//! stock asks earlier may take it too. The engine's own order is walked with a zero-sized buffer of each
-//! type put in the weight's place, on copies, so that nothing of the host is changed.
+//! Our device comes first in the engine's list, so "would CPU_REPACK take it?" is not enough: a
+//! type that stock asks earlier may take it too. The engine's own order is walked with a zero-sized
+//! buffer of each type put in the weight's place, on copies, so that nothing of the host is
+//! changed.
 
 use crate::abi::v3;
 use crate::host::{Candidate, Host};
@@ -28,11 +29,10 @@ impl Selection {
         }
     }
 
-    /// Answers `supports_op` of our device: an op that moves no byte on our type, or an op whose weight in
-    /// our type the engine would have put into CPU_REPACK.
+    /// Answers `supports_op` of our device: an op that moves no byte on our type, or an op whose
+    /// weight in our type the engine would have put into CPU_REPACK.
     ///
-    /// # Safety
-    /// `op` must be a whole tensor of the host with whole sources.
+    /// # Safety `op` must be a whole tensor of the host with whole sources.
     pub(crate) unsafe fn takes(
         &self,
         host: &Host,

@@ -1,7 +1,8 @@
 //! Finds the host's ggml functions among the objects that are loaded in this process.
 //!
 //! Hosts load ggml with local or global scope and under several names, so the default lookup is not
-//! enough: the loaded objects are walked, opened without loading, and asked. Never links or loads a ggml.
+//! enough: the loaded objects are walked, opened without loading, and asked. Never links or loads a
+//! ggml.
 
 use std::ffi::{CStr, CString, c_int, c_void};
 
@@ -40,8 +41,8 @@ impl Symbols {
     /// Opens every loaded object, without loading any.
     pub(crate) fn of_this_process() -> Self {
         let mut paths: Vec<CString> = Vec::new();
-        // SAFETY: `collect_path` has the signature that dl_iterate_phdr wants and gets `paths`, which
-        // outlives the call, as its argument.
+        // SAFETY: `collect_path` has the signature that dl_iterate_phdr wants and gets `paths`,
+        // which outlives the call, as its argument.
         unsafe { libc::dl_iterate_phdr(Some(collect_path), (&raw mut paths).cast()) };
         let objects = paths.into_iter().filter_map(Object::open).collect();
         Self { objects }
@@ -105,8 +106,8 @@ impl Object {
 
 impl Drop for Object {
     fn drop(&mut self) {
-        // SAFETY: the handle came from dlopen in `open` and is closed once; the object stays loaded by
-        // whoever loaded it.
+        // SAFETY: the handle came from dlopen in `open` and is closed once; the object stays loaded
+        // by whoever loaded it.
         unsafe { libc::dlclose(self.handle) };
     }
 }
@@ -116,8 +117,8 @@ unsafe extern "C" fn collect_path(
     _size: libc::size_t,
     argument: *mut c_void,
 ) -> c_int {
-    // SAFETY: dl_iterate_phdr gives a valid entry, whose name is NULL or NUL-terminated, and hands back
-    // the argument of `of_this_process`.
+    // SAFETY: dl_iterate_phdr gives a valid entry, whose name is NULL or NUL-terminated, and hands
+    // back the argument of `of_this_process`.
     unsafe {
         let name = (*info).dlpi_name;
         if !name.is_null() && *name != 0 {

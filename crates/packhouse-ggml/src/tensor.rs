@@ -1,4 +1,5 @@
-//! Whole tensors of the host's own shape, made by us: copies of its tensors, and tensors for packing.
+//! Whole tensors of the host's own shape, made by us: copies of its tensors, and tensors for
+//! packing.
 
 use crate::abi::v3;
 use crate::host::Host;
@@ -25,8 +26,8 @@ impl OwnTensor {
         own
     }
 
-    /// Makes a contiguous tensor of a type and up to four dims, its data unset. `None` when a size does not
-    /// fit the host's fields.
+    /// Makes a contiguous tensor of a type and up to four dims, its data unset. `None` when a size
+    /// does not fit the host's fields.
     pub(crate) fn new(host: &Host, ty: GgmlType, dims: &[u64]) -> Option<Self> {
         let mut own = Self::zeroed(host);
         let mut ne = [1i64; 4];
@@ -51,7 +52,8 @@ impl OwnTensor {
 
     /// The fields before the name.
     pub(crate) fn head_mut(&mut self) -> &mut v3::Tensor {
-        // SAFETY: the words hold at least a whole tensor, aligned, and every bit pattern is a valid head.
+        // SAFETY: the words hold at least a whole tensor, aligned, and every bit pattern is a valid
+        // head.
         unsafe { &mut *self.words.as_mut_ptr().cast() }
     }
 
@@ -68,7 +70,8 @@ impl OwnTensor {
     }
 }
 
-/// Reads type and dims of a tensor. `None` for a type that this build does not know or a negative dim.
+/// Reads type and dims of a tensor. `None` for a type that this build does not know or a negative
+/// dim.
 pub(crate) fn shape_of(tensor: &v3::Tensor) -> Option<(GgmlType, Vec<u64>)> {
     let ty = GgmlType::from_id(u32::try_from(tensor.type_id).ok()?).ok()?;
     let dims = tensor.ne.iter().map(|dim| u64::try_from(*dim).ok());

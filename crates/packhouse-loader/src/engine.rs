@@ -9,8 +9,8 @@ use std::io;
 
 /// The engine's side of a load.
 pub trait Engine: Send + Sync {
-    /// Packs the golden weight of a type and unit size: the packer's fingerprint, and whether units of
-    /// rows pack alone. Errors when the engine has no packing for it.
+    /// Packs the golden weight of a type and unit size: the packer's fingerprint, and whether units
+    /// of rows pack alone. Errors when the engine has no packing for it.
     fn traits(&self, ty: GgmlType, unit_rows: u64) -> Result<PackerTraits, PackerRefusal>;
 
     /// Packs a run of whole units. `source` and `target` have the same length, a multiple of the

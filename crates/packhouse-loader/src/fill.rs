@@ -2,7 +2,8 @@
 //!
 //! Invariants:
 //! - it runs at idle priority, one tensor in flight, after the load's last tensor was served;
-//! - it reads a live region only under that region's lock, and none after `Fill::cancel` returned;
+//! - it reads a live region only under that region's lock, and after `Fill::cancel` returned it
+//!   does nothing more for that load: it reads no region, holds none and calls no engine;
 //! - a fill that stops keeps what it stored: the next start packs only the rest.
 
 use crate::engine::Level;
@@ -26,8 +27,9 @@ use packhouse_store::root::Store;
 use packhouse_sys::map::Region;
 use packhouse_sys::thread::set_idle_priority;
 use serde_json::{Value, json};
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
 
 /// A packed tensor that waits to be stored.
@@ -58,29 +60,25 @@ pub(crate) struct FillPlan {
     pub(crate) report: Value,
 }
 
-/// The state of one load's fill, shared with the load.
+/// The fills of one load, shared with the load.
 #[derive(Default)]
 pub(crate) struct Fill {
     cancelled: AtomicBool,
-    stage: Mutex<Stage>,
+    plans: Mutex<Plans>,
     changed: Condvar,
 }
 
-/// A plan and the state it shares with its load.
-type Work = (FillPlan, Arc<Fill>);
+#[derive(Default)]
+struct Plans {
+    queued: VecDeque<FillPlan>,
+    running: bool,
+}
 
 /// The process' one background thread, started at its first work.
 #[derive(Default)]
 pub(crate) struct Filler {
-    sender: Mutex<Option<mpsc::Sender<Work>>>,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Stage {
-    #[default]
-    Idle,
-    Queued,
-    Running,
+    /// Each message is one plan queued in that fill.
+    sender: Mutex<Option<mpsc::Sender<Arc<Fill>>>>,
 }
 
 /// How a fill ended.
@@ -122,49 +120,81 @@ impl SetPart {
 }
 
 impl Fill {
-    /// Stops the fill and waits until it holds no region. Waits for at most one chunk of one write.
+    /// Stops the fill and waits until nothing of it runs and it holds no region. Waits for at most
+    /// one chunk of one write.
     pub(crate) fn cancel(&self) {
         self.cancelled.store(true, Ordering::Relaxed);
-        let stage = self.lock();
-        let running = |stage: &mut Stage| *stage == Stage::Running;
+        let mut plans = self.lock();
+        let queued = std::mem::take(&mut plans.queued);
         drop(
             self.changed
-                .wait_while(stage, running)
+                .wait_while(plans, |plans| plans.running)
                 .unwrap_or_else(PoisonError::into_inner),
         );
+        for plan in queued {
+            plan.tell(&End::Cancelled, &Stored::default(), 0);
+        }
     }
 
     fn is_cancelled(&self) -> bool {
         self.cancelled.load(Ordering::Relaxed)
     }
 
-    /// Moves on, unless cancelled: then the plan is not to be touched.
-    fn enter(&self, next: Stage) -> bool {
-        let mut stage = self.lock();
-        if self.is_cancelled() && next != Stage::Idle {
-            return false;
+    /// Queues a plan; gives it back when the fill is cancelled.
+    fn queue(&self, plan: FillPlan) -> Result<(), Box<FillPlan>> {
+        let mut plans = self.lock();
+        if self.is_cancelled() {
+            return Err(Box::new(plan));
         }
-        *stage = next;
-        self.changed.notify_all();
-        true
+        plans.queued.push_back(plan);
+        Ok(())
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Stage> {
-        self.stage.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Runs the next queued plan, if `cancel` did not take it.
+    fn run_next(&self) {
+        let mut plans = self.lock();
+        let Some(plan) = plans.queued.pop_front() else {
+            return;
+        };
+        plans.running = true;
+        drop(plans);
+        // A panic must not leave `cancel` waiting.
+        let ended = Ended(self);
+        plan.run(self);
+        drop(ended);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Plans> {
+        self.plans.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Tells `Fill::cancel`, when dropped, that no plan runs.
+struct Ended<'a>(&'a Fill);
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        self.0.lock().running = false;
+        self.0.changed.notify_all();
     }
 }
 
 impl Filler {
-    /// Queues a plan behind those of earlier loads.
-    pub(crate) fn start(&self, plan: FillPlan, fill: Arc<Fill>) {
+    /// Reports the load as served and queues its plan behind those of earlier loads.
+    pub(crate) fn start(&self, mut plan: FillPlan, fill: Arc<Fill>) {
+        plan.report["fill"] = json!({ "state": "running" });
+        plan.shared.engine.report(&plan.report);
+        if let Err(plan) = fill.queue(plan) {
+            return plan.tell(&End::Cancelled, &Stored::default(), 0);
+        }
         let mut sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner);
         let live = sender.get_or_insert_with(|| {
-            let (sender, receiver) = mpsc::channel::<Work>();
+            let (sender, receiver) = mpsc::channel::<Arc<Fill>>();
             let work = move || {
                 // Ordinary priority is the fallback where idle priority is not to be had.
                 let _ = set_idle_priority();
-                for (plan, fill) in receiver {
-                    plan.run(&fill);
+                for fill in receiver {
+                    fill.run_next();
                 }
             };
             // Without a thread the send below fails and the load goes on with its private copies.
@@ -173,8 +203,12 @@ impl Filler {
                 .spawn(work);
             sender
         });
-        if fill.enter(Stage::Queued) && live.send((plan, fill.clone())).is_err() {
-            fill.enter(Stage::Idle);
+        if live.send(fill.clone()).is_err() {
+            let queued = fill.lock().queued.pop_back();
+            if let Some(plan) = queued {
+                let why = "there is no background thread".to_owned();
+                plan.tell(&End::Stopped(why), &Stored::default(), 0);
+            }
         }
     }
 }
@@ -187,24 +221,14 @@ impl FillPlan {
     }
 
     fn run(mut self, fill: &Fill) {
-        if !fill.enter(Stage::Running) {
-            return;
-        }
         let started_ns = self.shared.clock.steady_ns();
         let mut stored = Stored::default();
-        if self.total.tensors > 0 {
-            self.report["fill"] = json!({ "state": "running" });
-            self.shared.engine.report(&self.report);
-        }
         let end = match self.shared.clone().store() {
             Ok(store) => self.store_all(store, fill, &mut stored),
             Err(why) => End::Stopped(why.to_owned()),
         };
-        // The live regions go first: whoever waits in `Fill::cancel` may unmap them.
-        self.pending.clear();
-        let wait_ns = self.shared.clock.steady_ns().saturating_sub(started_ns);
-        fill.enter(Stage::Idle);
-        self.tell(&end, &stored, wait_ns);
+        let duration_ns = self.shared.clock.steady_ns().saturating_sub(started_ns);
+        self.tell(&end, &stored, duration_ns);
     }
 
     fn store_all(&mut self, store: &Store, fill: &Fill, stored: &mut Stored) -> End {
@@ -230,8 +254,8 @@ impl FillPlan {
             Ok(room) => room,
             Err(error) => return End::Stopped(error.to_string()),
         };
-        // A pack that another process is making is left for the end: by then it is there, or its maker is
-        // stopped or dead and making it again costs only time.
+        // A pack that another process is making is left for the end: by then it is there, or its
+        // maker is stopped or dead and making it again costs only time.
         for waits_for_others in [true, false] {
             let mut busy = Vec::new();
             for pending in left {
@@ -263,7 +287,12 @@ impl FillPlan {
         let stop =
             |error: &dyn std::fmt::Display| End::Stopped(format!("{}: {error}", pending.name));
         let lock = store.try_lock_pack(&key).map_err(|error| stop(&error))?;
-        if let Ok(record) = store.lookup_pack(&key) {
+        // A record whose object went to quarantine is of no use to the next start.
+        if let Ok(record) = store.lookup_pack(&key)
+            && store
+                .object_for_sample(&record.object, record.length)
+                .is_ok()
+        {
             stored.elsewhere.add(record.length);
             self.parts
                 .push(pending.part(key, record.object, record.length));
@@ -331,7 +360,8 @@ impl FillPlan {
         }
     }
 
-    /// Publishes the container's set and notes its use. Needs every tensor's place in the container.
+    /// Publishes the container's set and notes its use. Needs every tensor's place in the
+    /// container.
     fn publish_set(&self, store: &Store, stored: &mut Stored) {
         let Some((manifest, container)) = self.manifest() else {
             return;
@@ -351,7 +381,8 @@ impl FillPlan {
         }
     }
 
-    /// The set's manifest and container record; `None` when a tensor lies in no file, or a shard is missing.
+    /// The set's manifest and container record; `None` when a tensor lies in no file, or a shard is
+    /// missing.
     fn manifest(&self) -> Option<(SetManifest, ContainerRecord)> {
         let mut shards: Vec<(Arc<SourceFile>, TensorDirectory)> = Vec::new();
         for source in &self.sources {
@@ -395,6 +426,7 @@ impl FillPlan {
             End::Done => Some(format!(
                 "stored {packs} packs ({bytes}) in {took}; the next start maps them"
             )),
+            End::Cancelled if total.tensors == 0 => None,
             End::Cancelled => Some(format!(
                 "stored {packs} of {} packs ({bytes}), then the model was unloaded; the next start packs \
                  and stores the rest",
@@ -455,8 +487,8 @@ impl PendingPack {
 }
 
 impl SetPart {
-    /// The manifest entry: the slot is the tensor's index over all shards. `None` when the directory has no
-    /// tensor at the part's place.
+    /// The manifest entry: the slot is the tensor's index over all shards. `None` when the
+    /// directory has no tensor at the part's place.
     fn entry(&self, shards: &[(Arc<SourceFile>, TensorDirectory)]) -> Option<ManifestEntry> {
         let (file, range) = self.place.as_ref()?;
         let mut before = 0;

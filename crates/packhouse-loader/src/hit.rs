@@ -63,8 +63,9 @@ pub(crate) enum NoHit {
     Spoiled(&'static str, String),
 }
 
-/// Returns the units to sample: `SAMPLE_UNITS` of them, spread evenly and shifted by `rotation`, in two of
-/// three turns with the very first or the very last among them; all units when there are no more.
+/// Returns the units to sample: `SAMPLE_UNITS` of them, spread evenly and shifted by `rotation`, in
+/// two of three turns with the very first or the very last among them; all units when there are no
+/// more.
 pub fn sample_units(unit_count: u64, rotation: u64) -> Vec<u64> {
     if unit_count <= SAMPLE_UNITS {
         return (0..unit_count).collect();
@@ -146,8 +147,9 @@ pub(crate) fn look_up(
     }
 }
 
-/// Packs sample units from the live source and compares them with the object. `Err` names the first that
-/// differs. Units whose source pages are in memory come first; the others only within the load's budget.
+/// Packs sample units from the live source and compares them with the object. `Err` names the first
+/// that differs. Units whose source pages are in memory come first; the others only within the
+/// load's budget.
 pub(crate) fn sample(
     engine: &dyn Engine,
     request: &Request<'_>,
@@ -203,7 +205,8 @@ pub(crate) fn sample(
     Ok(())
 }
 
-/// Puts a proven object under the request's region and counts it. `Err` when it can't be mapped or read.
+/// Puts a proven object under the request's region and counts it. `Err` when it can't be mapped or
+/// read.
 pub(crate) fn place(
     engine: &dyn Engine,
     request: &Request<'_>,
@@ -234,10 +237,10 @@ pub(crate) fn place(
     Ok(placed)
 }
 
-/// Drops the source's pages from this process: the engine maps the whole file and keeps the mapping, and
-/// without this both copies stay resident.
+/// Drops the source's pages from this process: the engine maps the whole file and keeps the
+/// mapping, and without this both copies stay resident.
 pub(crate) fn drop_served_pages(request: &Request<'_>, located: Option<&Located>) {
-    if located.is_some_and(|located| located.clean) {
+    if located.is_some() {
         // Pages that can't be dropped only cost memory.
         let _ = source_map::drop_pages(request.source);
     }

@@ -2,16 +2,19 @@
 //!
 //! - `engine`: what the loader needs of an engine; `settings`: what the user chose;
 //! - `source`: which bytes are these, without reading them;
-//! - `load`: one engine load, tensor by tensor; `hit` and `pack`: its two ways; `tally`: its counters;
+//! - `load`: one engine load, tensor by tensor; `hit` and `pack`: its two ways; `tally`: its
+//!   counters;
 //! - `fill`: the background thread that stores what a load packed.
 //!
 //! Invariants:
 //! - after `Load::serve` the region holds what the engine's own packer makes of the source, or the
 //!   answer is `NotFilled`;
 //! - only verified objects are attached; every tensor that is not has a counted, named reason;
-//! - nothing is written before a load's tensors are all served, and nothing live is re-mapped after.
+//! - nothing is written before a load's tensors are all served, and nothing live is re-mapped
+//!   after.
 //!
-//! Never: prints, reads the environment, knows ggml. Errors of the store end in a reason, not in a failure.
+//! Never: prints, reads the environment, knows ggml. Errors of the store end in a reason, not in a
+//! failure.
 
 #![forbid(unsafe_code)]
 

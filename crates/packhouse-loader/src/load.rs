@@ -5,7 +5,7 @@ use crate::fill::{Fill, FillPlan, Filler, PendingPack, SetPart};
 use crate::hit::{self, Candidate, NoHit};
 use crate::pack::{self, PackPlan};
 use crate::settings::{Settings, Trust};
-use crate::source::{Located, Sources};
+use crate::source::{Origin, Sources, Watch};
 use crate::tally::{Count, Tally};
 use packhouse_base::digest::{Fingerprint, TensorDigest};
 use packhouse_base::ggml_type::GgmlType;
@@ -96,17 +96,23 @@ pub(crate) struct SampleBudget {
 struct Known {
     fingerprint: Fingerprint,
     by_units: bool,
-    located: Option<Located>,
+    origin: Origin,
+    watch: Watch,
     digest: Option<TensorDigest>,
 }
 
 impl Loader {
     /// Makes a loader; the store is opened when the first tensor needs it.
     pub fn new(engine: Arc<dyn Engine>, settings: Settings) -> Self {
+        Self::with_clock(engine, settings, Arc::new(RealClock))
+    }
+
+    /// Makes a loader that takes its time from `clock`: ages of files, durations, waits, and by the
+    /// wall clock's nanoseconds where samples lie.
+    pub fn with_clock(engine: Arc<dyn Engine>, settings: Settings, clock: Arc<dyn Clock>) -> Self {
         let threads = thread::available_parallelism()
             .map_or(1, usize::from)
             .min(THREADS_MAX);
-        let clock: Arc<dyn Clock> = Arc::new(RealClock);
         let shared = Shared {
             engine,
             settings,
@@ -181,7 +187,8 @@ impl Load {
         self.fill.cancel();
     }
 
-    /// Ends the load: nothing of it runs in the background, and no region of it is held, when this returns.
+    /// Ends the load: when this returns its fill has ended and calls no engine. A mapped region
+    /// whose pages are being faulted in is held until that is done.
     pub fn close(&self) {
         self.closed.store(true, Ordering::Relaxed);
         self.fill.cancel();
@@ -200,7 +207,8 @@ impl Load {
         }
     }
 
-    /// Finds out what can be known without packing: fingerprint, source, and its digest by the ledger.
+    /// Finds out what can be known without packing: fingerprint, source, and its digest by the
+    /// ledger.
     fn known(&self, progress: &mut Progress, request: &Request<'_>) -> Result<Known, NoHit> {
         let traits = self
             .shared
@@ -209,15 +217,17 @@ impl Load {
         let traits = traits
             .map_err(|refusal| NoHit::Refused("packer", format!("{}: {refusal}", request.name)))?;
         let store = self.shared.store().ok();
-        let located = progress.sources.locate(request.source, store);
-        let digest = located
-            .as_ref()
+        let origin = progress.sources.locate(request.source, store);
+        let watch = Watch::begin(&origin);
+        let digest = origin
+            .located()
             .and_then(|located| located.file.known(located.range));
         let (fingerprint, by_units) = (traits.fingerprint, traits.by_units);
         Ok(Known {
             fingerprint,
             by_units,
-            located,
+            origin,
+            watch,
             digest,
         })
     }
@@ -252,8 +262,8 @@ impl Load {
         }
     }
 
-    /// The source's digest is not known: packs while hashing, and stops packing when the hash leads to a
-    /// pack that is there.
+    /// The source's digest is not known: packs while hashing, and stops packing when the hash leads
+    /// to a pack that is there.
     fn hash_and_pack(
         &self,
         progress: &mut Progress,
@@ -262,8 +272,8 @@ impl Load {
         known: Known,
     ) -> std::io::Result<Served> {
         let before = known
-            .located
-            .as_ref()
+            .origin
+            .located()
             .and_then(|located| located.file.unchanged());
         let stop = AtomicBool::new(false);
         let plan = self.pack_plan(known.by_units);
@@ -282,7 +292,7 @@ impl Load {
             pack::beside(request.source.len(), look, fill)
         };
         progress.tally.source_bytes_hashed += bytes_of(request.source.len());
-        if let Some(located) = &known.located
+        if let Some(located) = known.origin.located()
             && before.is_some()
             && located.file.unchanged() == before
         {
@@ -332,17 +342,18 @@ impl Load {
             hit::sample(engine, request, &object, budget, &mut tally.samples)?;
         }
         let object = object.sampled();
-        let placed = hit::place(engine, request, &object, known.located.as_ref(), tally)?;
+        let placed = hit::place(engine, request, &object, known.origin.located(), tally)?;
         if placed == hit::Placed::Mapped {
             self.populate(request.region);
         }
         let (object, length) = (record.object, record.length);
-        parts.push(SetPart::new(known.located.as_ref(), key, object, length));
+        parts.push(SetPart::new(known.origin.located(), key, object, length));
         Ok(())
     }
 
-    /// A sample differed: finds out whether the ledger or the object is wrong, so that the next start does
-    /// not ask again. A ledger that is wrong is corrected; an object that is wrong goes to quarantine.
+    /// A sample differed: finds out whether the ledger or the object is wrong, so that the next
+    /// start does not ask again. A ledger that is wrong is corrected; an object that is wrong goes
+    /// to quarantine.
     fn settle_doubt(
         &self,
         request: &Request<'_>,
@@ -352,7 +363,7 @@ impl Load {
     ) {
         let actual = pack::digest_of(request.source);
         if actual != digest {
-            if let Some(located) = &known.located {
+            if let Some(located) = known.origin.located() {
                 located.file.learn(located.range, actual);
             }
             return;
@@ -361,8 +372,8 @@ impl Load {
         match hit::look_up(store, Trust::Deep, &key, request) {
             Ok(_) => {
                 let line = format!(
-                    "{}: its object is intact and the engine packs other bytes now: the packing of {} \
-                     is not deterministic",
+                    "{}: the object of pack {key} is intact and the engine packs other bytes now: the \
+                     pack's record was edited, or the packing of {} is not deterministic",
                     request.name,
                     request.ty.name()
                 );
@@ -372,8 +383,8 @@ impl Load {
         }
     }
 
-    /// Packs into private memory; with what is known of the source, the result is queued for the store. A
-    /// digest given was taken from these very bytes.
+    /// Packs into private memory; with what is known of the source, the result is queued for the
+    /// store. A digest given was taken from these very bytes.
     fn pack(
         &self,
         progress: &mut Progress,
@@ -407,7 +418,7 @@ impl Load {
             Some((known, digest))
         });
         if let (Some(hashed), Some((known, _))) = (hashed, &with_digest)
-            && let Some(located) = &known.located
+            && let Some(located) = known.origin.located()
         {
             located.file.learn(located.range, hashed);
         }
@@ -424,18 +435,27 @@ impl Load {
     ) {
         progress.tally.packed.add(bytes_of(request.source.len()));
         if let Some((known, _)) = &known {
-            hit::drop_served_pages(request, known.located.as_ref());
+            hit::drop_served_pages(request, known.origin.located());
         }
         let Some((known, digest)) = known.filter(|_| self.stores()) else {
             return;
         };
+        if !known.watch.holds(digest, request.source) {
+            // The digest may be of other bytes than the pack.
+            let words = format!(
+                "{}: its file changed while it was packed, so the pack is not stored",
+                request.name
+            );
+            progress.tally.first_refusal.get_or_insert(words);
+            return;
+        }
         let identity = hit::identity_of(request, known.fingerprint, digest);
         progress.pending.push(PendingPack {
             identity,
             geometry: request.geometry,
             region: request.region.clone(),
             name: request.name.to_owned(),
-            located: known.located.clone(),
+            located: known.origin.located().cloned(),
         });
     }
 
@@ -454,7 +474,8 @@ impl Load {
         }
     }
 
-    /// Has a mapped region's pages faulted in beside the load, so that the first token finds them there.
+    /// Has a mapped region's pages faulted in beside the load, so that the first token finds them
+    /// there.
     fn populate(&self, region: &Arc<Region>) {
         let sender = self.populate.get_or_init(|| {
             let (sender, receiver) = mpsc::channel::<Arc<Region>>();
@@ -490,10 +511,11 @@ impl Load {
                 total.add(pending.geometry.payload_bytes());
                 total
             });
-        let will = self.will_store(total);
-        self.shared
-            .engine
-            .say(Level::Info, &progress.tally.line(will.as_deref()));
+        let notes = [self.no_state(), self.will_store(total)];
+        self.shared.engine.say(
+            Level::Info,
+            &progress.tally.line(notes.into_iter().flatten()),
+        );
         let report = json!({
             "schema": "packhouse/report/1",
             "load": self.number,
@@ -516,6 +538,12 @@ impl Load {
         } else {
             plan.report_without_store();
         }
+    }
+
+    /// What the line says where nothing can be remembered, so that every start hashes.
+    fn no_state(&self) -> Option<String> {
+        let error = self.shared.store().ok()?.state().err()?;
+        Some(format!("no private state: {error}"))
     }
 
     /// What the line says of the fill to come, before its first byte.
@@ -557,9 +585,7 @@ impl Shared {
     /// Opens for writing where that is possible, else for reading.
     fn open_store(&self) -> Result<Store, String> {
         let (Some(root), Some(state)) = (&self.settings.root, &self.settings.state) else {
-            return Err(
-                "no home folder: HOME, XDG_CACHE_HOME and XDG_STATE_HOME are not set".into(),
-            );
+            return Err("no home folder: HOME and the XDG variables are not set".into());
         };
         let mut config = StoreConfig::new(root, state);
         config.read_only = self.settings.read_only;

@@ -1,4 +1,5 @@
-//! The miss: the engine's own packer fills private memory, on all cores, while the source is hashed.
+//! The miss: the engine's own packer fills private memory, on all cores, while the source is
+//! hashed.
 
 use crate::engine::{Engine, PackerRefusal};
 use crate::load::Request;
@@ -17,8 +18,8 @@ pub(crate) struct PackPlan<'a> {
 }
 
 impl PackPlan<'_> {
-    /// Packs the whole tensor into `target`. Errors when the engine has no packing for it; `target` is then
-    /// undefined. Stops early, with `false`, when `stop` is set.
+    /// Packs the whole tensor into `target`. Errors when the engine has no packing for it; `target`
+    /// is then undefined. Stops early, with `false`, when `stop` is set.
     pub(crate) fn pack(
         &self,
         request: &Request<'_>,
@@ -67,8 +68,8 @@ pub(crate) fn digest_of(source: &[u8]) -> TensorDigest {
     TensorDigest(hasher.finish())
 }
 
-/// Runs `hash` on a thread of its own beside `pack`; on one thread, one after the other, when the tensor is
-/// small.
+/// Runs `hash` on a thread of its own beside `pack`; on one thread, one after the other, when the
+/// tensor is small.
 pub(crate) fn beside<H: Send, P>(
     bytes: usize,
     hash: impl FnOnce() -> H + Send,

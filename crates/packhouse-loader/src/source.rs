@@ -1,5 +1,6 @@
 //! The files that a load's tensors come from, and what is known of them.
 
+use crate::pack::digest_of;
 use packhouse_base::digest::{Digest, TensorDigest};
 use packhouse_container::{FileSource, TensorDirectory};
 use packhouse_store::ledger::{SourceLedger, SourceRange};
@@ -30,41 +31,98 @@ pub(crate) struct SourceFile {
     learnt: Mutex<BTreeMap<SourceRange, TensorDigest>>,
 }
 
-/// Where a tensor's bytes lie.
+/// Where a tensor's bytes lie: in a mapping that can't hold changes of the process' own, so that
+/// its file speaks for it and its pages may be dropped.
 #[derive(Clone)]
 pub(crate) struct Located {
     pub(crate) file: Arc<SourceFile>,
     pub(crate) range: SourceRange,
-    /// Whether the mapping can't hold changes of the process' own, so that its pages may be dropped.
-    pub(crate) clean: bool,
+}
+
+/// Where bytes that are to be packed come from.
+pub(crate) enum Origin {
+    /// Memory of the engine's own.
+    Memory,
+    /// A mapping of which no file can be asked: its descriptor is closed, or the engine may write
+    /// to it.
+    Mapping,
+    Located(Located),
+}
+
+/// Tells whether bytes stayed the same since `Watch::begin`, so that a digest and a pack of them
+/// belong together although they were read one after the other.
+pub(crate) enum Watch {
+    /// Nobody but the engine changes them, and it waits for us.
+    Memory,
+    Stat(Arc<SourceFile>, StatIdentity),
+    /// Stat proves nothing, so they must hash to the same again.
+    Hash,
 }
 
 impl Sources {
-    /// Finds the file and range behind bytes, without reading them. `None` when they are not a mapping of
-    /// a file that this process still has open.
-    pub(crate) fn locate(&mut self, bytes: &[u8], store: Option<&Store>) -> Option<Located> {
+    /// Finds the file and range behind bytes, without reading them.
+    pub(crate) fn locate(&mut self, bytes: &[u8], store: Option<&Store>) -> Origin {
         let (address, length) = (bytes.as_ptr().addr(), bytes.len());
         if self.maps.find(address, length).is_none() {
             self.maps = ProcessMaps::read().unwrap_or_default();
         }
-        let mapping = self.maps.find(address, length)?;
+        let Some(mapping) = self.maps.find(address, length) else {
+            return Origin::Memory;
+        };
+        // What the engine wrote to a private mapping is not in the file.
+        if mapping.writable {
+            return Origin::Mapping;
+        }
         let range = SourceRange {
             offset: mapping.offset_of(address),
-            length: u64::try_from(length).ok()?,
+            length: u64::try_from(length).unwrap_or(u64::MAX),
         };
-        let (device, inode, clean) = (mapping.device, mapping.inode, !mapping.writable);
+        let (device, inode) = (mapping.device, mapping.inode);
         let file = self.files.entry((device, inode));
         let file = file.or_insert_with(|| SourceFile::open(device, inode, store).map(Arc::new));
-        Some(Located {
-            file: file.clone()?,
-            range,
-            clean,
-        })
+        match file {
+            Some(file) => Origin::Located(Located {
+                file: file.clone(),
+                range,
+            }),
+            None => Origin::Mapping,
+        }
     }
 
     /// The files that tensors were found in.
     pub(crate) fn files(&self) -> Vec<Arc<SourceFile>> {
         self.files.values().flatten().cloned().collect()
+    }
+}
+
+impl Origin {
+    pub(crate) fn located(&self) -> Option<&Located> {
+        match self {
+            Self::Located(located) => Some(located),
+            Self::Memory | Self::Mapping => None,
+        }
+    }
+}
+
+impl Watch {
+    pub(crate) fn begin(origin: &Origin) -> Self {
+        match origin {
+            Origin::Memory => Self::Memory,
+            Origin::Mapping => Self::Hash,
+            Origin::Located(located) => match located.file.identity_now() {
+                Some(identity) => Self::Stat(located.file.clone(), identity),
+                None => Self::Hash,
+            },
+        }
+    }
+
+    /// Whether bytes that hashed to `digest` are the same still.
+    pub(crate) fn holds(&self, digest: TensorDigest, bytes: &[u8]) -> bool {
+        match self {
+            Self::Memory => true,
+            Self::Stat(file, before) => file.identity_now() == Some(*before),
+            Self::Hash => digest_of(bytes) == digest,
+        }
     }
 }
 
@@ -96,9 +154,14 @@ impl SourceFile {
 
     /// The identity, if it is still the one at first sight.
     pub(crate) fn unchanged(&self) -> Option<StatIdentity> {
-        let now = identity_of_fd(self.file.as_fd()).ok()?;
-        self.identity
-            .filter(|before| before.difference(&now).is_none())
+        self.identity_now()
+            .filter(|now| Some(*now) == self.identity)
+    }
+
+    /// The identity now; `None` where stat proves nothing.
+    fn identity_now(&self) -> Option<StatIdentity> {
+        self.identity?;
+        identity_of_fd(self.file.as_fd()).ok()
     }
 
     /// Notes a digest taken from bytes of the file while its identity stayed the same.
@@ -112,8 +175,8 @@ impl SourceFile {
         }
     }
 
-    /// What was learnt, as a ledger for the store to keep; `None` when there is nothing new or the file
-    /// changed. A ledger that was found wrong is replaced by what it did not say.
+    /// What was learnt, as a ledger for the store to keep; `None` when there is nothing new or the
+    /// file changed. A ledger that was found wrong is replaced by what it did not say.
     pub(crate) fn new_ledger(&self, directory: Digest) -> Option<SourceLedger> {
         let learnt = self
             .learnt

@@ -57,8 +57,9 @@ impl Count {
 }
 
 impl Tally {
-    /// The line that the user sees once per load; `fill` says what will be written.
-    pub(crate) fn line(&self, fill: Option<&str>) -> String {
+    /// The line that the user sees once per load; `notes` say what else there is to know, such as
+    /// what will be written.
+    pub(crate) fn line(&self, notes: impl Iterator<Item = String>) -> String {
         let mut parts = vec![format!(
             "{} tensors mapped{}",
             self.mapped.tensors,
@@ -102,9 +103,9 @@ impl Tally {
                 paren(*reverified)
             ));
         }
-        for part in self.first_refusal.iter().map(String::as_str).chain(fill) {
+        for part in self.first_refusal.iter().cloned().chain(notes) {
             line.push_str("; ");
-            line.push_str(part);
+            line.push_str(&part);
         }
         line
     }

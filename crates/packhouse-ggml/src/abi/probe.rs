@@ -1,10 +1,10 @@
 //! The self-identifying probe: which struct layout does the host have?
 //!
-//! ggml's tables have changed without a change of the API number, so the number is not believed. Dummy
-//! tables whose every word is a distinct stub are shown to the host's exported accessors; the stub that
-//! fires, or the word that comes back, tells where the host thinks each slot is. Only when every answer is
-//! the one that the layout predicts does the plug-in go on. The host calls no slot of ours that was not so
-//! identified, and no slot of the host is called here at all.
+//! ggml's tables have changed without a change of the API number, so the number is not believed.
+//! Dummy tables whose every word is a distinct stub are shown to the host's exported accessors; the
+//! stub that fires, or the word that comes back, tells where the host thinks each slot is. Only
+//! when every answer is the one that the layout predicts does the plug-in go on. The host calls no
+//! slot of ours that was not so identified, and no slot of the host is called here at all.
 
 use super::v3;
 use crate::symbols::{SymbolError, Symbols};
@@ -59,23 +59,43 @@ pub(crate) struct Ops {
 
 /// Runs the probe on the host's functions. Errors name the first answer that is not layout 3's.
 pub(crate) fn probe(symbols: &Symbols) -> Result<Found, ProbeError> {
+    // The tensor comes first: functions that take one read a pointer of it, and a host whose
+    // tensors are laid out differently would follow something else.
+    let name_bytes = probe_tensor(symbols)?;
+    let ops = probe_ops(symbols)?;
+    probe_op_field(symbols, &ops)?;
+    probe_placement(symbols)?;
     for entry in PROBES {
         let address = symbols.find(entry.function)?;
-        let actual = entry.run(address);
-        if actual != Some(entry.word) {
-            let (function, expected) = (entry.function, entry.word);
-            return Err(ProbeError::Slot {
-                function,
-                expected,
-                actual,
-            });
-        }
+        expect_slot(entry.function, entry.word, entry.run(address))?;
     }
-    let name_bytes = probe_tensor(symbols)?;
     probe_props(symbols)?;
-    Ok(Found {
-        name_bytes,
-        ops: probe_ops(symbols)?,
+    Ok(Found { name_bytes, ops })
+}
+
+fn expect_slot(
+    function: &'static str,
+    expected: usize,
+    actual: Option<usize>,
+) -> Result<(), ProbeError> {
+    if actual == Some(expected) {
+        return Ok(());
+    }
+    Err(ProbeError::Slot {
+        function,
+        expected,
+        actual,
+    })
+}
+
+fn expect_value(what: &'static str, expected: usize, actual: usize) -> Result<(), ProbeError> {
+    if expected == actual {
+        return Ok(());
+    }
+    Err(ProbeError::Tensor {
+        what,
+        expected,
+        actual,
     })
 }
 
@@ -117,7 +137,7 @@ impl Probe {
         buffer[BUFFER_TYPE_WORD] = other.as_ptr().expose_provenance();
         let mut tensor = dummy_tensor();
         tensor.head.buffer = (&raw mut buffer).cast();
-        let mut scratch = [0usize; TABLE_WORDS];
+        let mut scratch = [0u8; PROPS_BYTES_MAX];
         let arguments = self.arguments.map(|argument| match argument {
             Argument::Table => table.as_ptr().expose_provenance(),
             Argument::Buffer => buffer.as_ptr().expose_provenance(),
@@ -127,10 +147,11 @@ impl Probe {
         });
         FIRED.set(None);
         RETURNED.set(DUMMY_BYTES);
-        // SAFETY: every probed function takes at most seven integer or pointer arguments and returns an
-        // integer, a pointer or nothing, so the call's shape fits (surplus arguments are ignored by both
-        // supported calling conventions). The tables are words of valid code addresses, long enough for
-        // every table of ggml, and the functions do nothing but read a word and call or return it.
+        // SAFETY: every probed function takes at most seven integer or pointer arguments and
+        // returns an integer, a pointer or nothing, so the call's shape fits (surplus arguments are
+        // ignored by both supported calling conventions). The tables are words of valid code
+        // addresses, long enough for every table of ggml, and the functions do nothing but read a
+        // word and call or return it.
         let result = unsafe {
             let function: Accessor = std::mem::transmute::<*mut c_void, Accessor>(address);
             let [a, b, c, d, e, f, g] = arguments;
@@ -177,7 +198,8 @@ fn stub_address(word: usize) -> usize {
     (stubs[word] as *const ()).expose_provenance()
 }
 
-/// A Q4_0 tensor of 64x16 elements: `ggml_nbytes` of it is `DUMMY_BYTES` only for the layout's fields.
+/// A Q4_0 tensor of 64x16 elements: `ggml_nbytes` of it is `DUMMY_BYTES` only for the layout's
+/// fields.
 fn dummy_tensor() -> DummyTensor {
     DummyTensor {
         head: v3::Tensor {
@@ -198,34 +220,23 @@ fn dummy_tensor() -> DummyTensor {
 }
 
 fn probe_tensor(symbols: &Symbols) -> Result<usize, ProbeError> {
-    let expect = |what, expected: usize, actual: usize| {
-        if expected == actual {
-            Ok(())
-        } else {
-            Err(ProbeError::Tensor {
-                what,
-                expected,
-                actual,
-            })
-        }
-    };
     let mut tensor = dummy_tensor();
     let address = (&raw mut tensor).expose_provenance();
     let ask =
         |function: &str| -> Result<usize, ProbeError> { Ok(call(symbols, function, address, 0)?) };
-    expect(
+    expect_value(
         "ggml_nbytes of a 64x16 Q4_0",
         DUMMY_BYTES,
         ask("ggml_nbytes")?,
     )?;
-    expect(
+    expect_value(
         "ggml_nelements of a 64x16 Q4_0",
         1024,
         ask("ggml_nelements")?,
     )?;
-    expect("ggml_get_data", 0x1000, ask("ggml_get_data")?)?;
+    expect_value("ggml_get_data", 0x1000, ask("ggml_get_data")?)?;
     let name_offset = ask("ggml_get_name")?.wrapping_sub(address);
-    expect(
+    expect_value(
         "the offset of a tensor's name",
         v3::NAME_OFFSET,
         name_offset,
@@ -242,69 +253,109 @@ fn probe_tensor(symbols: &Symbols) -> Result<usize, ProbeError> {
     let name_bytes = tensor.tail.iter().take_while(|byte| **byte == b'x').count() + 1;
     let whole = call(symbols, "ggml_tensor_overhead", 0, 0)?;
     let expected = v3::OBJECT_BYTES + v3::tensor_bytes(name_bytes);
-    expect("ggml_tensor_overhead", expected, whole)?;
-    probe_view(symbols)?;
+    expect_value("ggml_tensor_overhead", expected, whole)?;
     Ok(name_bytes)
 }
 
-/// A write to a view goes to the buffer of what it views: this finds `view_src`.
-fn probe_view(symbols: &Symbols) -> Result<(), ProbeError> {
-    let table: [usize; TABLE_WORDS] = std::array::from_fn(stub_address);
+/// `ggml_op_desc` reads the op's number, `ggml_set_input` sets a flag: this finds both fields.
+fn probe_op_field(symbols: &Symbols, ops: &Ops) -> Result<(), ProbeError> {
+    let mut tensor = dummy_tensor();
+    tensor.head.op = ops.mul_mat;
+    let address = (&raw mut tensor).expose_provenance();
+    let name = call(symbols, "ggml_op_desc", address, 0)?;
+    // SAFETY: the host returns a NUL-terminated constant for the op number it reads, which is
+    // MUL_MAT's or, where it reads another field, 0.
+    let name = unsafe { CStr::from_ptr(std::ptr::with_exposed_provenance::<c_char>(name)) };
+    let is_mul_mat = usize::from(name == c"MUL_MAT");
+    expect_value("whether ggml_op_desc tells MUL_MAT", 1, is_mul_mat)?;
+    call(symbols, "ggml_set_input", address, 0)?;
+    // SAFETY: the tensor is initialised; a volatile read because the host wrote it behind the
+    // compiler's back.
+    let flags = unsafe { std::ptr::read_volatile(&raw const tensor.head.flags) };
+    let is_set = usize::from(flags != 0);
+    expect_value("whether ggml_set_input sets a flag", 1, is_set)
+}
+
+/// A write goes to the buffer of a tensor, or of what it views: this finds `buffer` and `view_src`.
+///
+/// Every word that the two might be is a decoy: as a buffer its slots are stubs one word off, as a
+/// tensor its buffer is another decoy, two words off. So wherever the host looks it finds something
+/// to call.
+fn probe_placement(symbols: &Symbols) -> Result<(), ProbeError> {
+    let rotated = |by: usize| std::array::from_fn(|word| stub_address((word + by) % TABLE_WORDS));
+    let second: [usize; TABLE_WORDS] = rotated(2);
+    let mut first: [usize; TABLE_WORDS] = rotated(1);
+    first[TENSOR_BUFFER_WORD] = second.as_ptr().expose_provenance();
+    let mut buffer: [usize; TABLE_WORDS] = rotated(0);
+    buffer[TENSOR_BUFFER_WORD] = second.as_ptr().expose_provenance();
+    let decoy = first.as_mut_ptr();
     let mut parent = dummy_tensor();
-    parent.head.buffer = table.as_ptr().cast_mut().cast();
-    let mut view = dummy_tensor();
-    view.head.view_src = (&raw mut parent.head).cast();
-    FIRED.set(None);
-    let function = "ggml_backend_tensor_set";
-    let address = symbols.find(function)?;
-    let mut byte = 0u8;
-    // SAFETY: as in `Probe::run`; the function writes nothing itself, it calls the buffer's stub.
-    unsafe {
-        let set: Accessor = std::mem::transmute::<*mut c_void, Accessor>(address);
-        let view = (&raw mut view).expose_provenance();
-        set(view, (&raw mut byte).expose_provenance(), 0, 1, 0, 0, 0, 0);
+    parent.head.buffer = buffer.as_mut_ptr().cast();
+    let parent = (&raw mut parent.head).cast::<v3::Tensor>();
+    for (own, viewed) in [(buffer.as_mut_ptr(), std::ptr::null_mut()), (decoy, parent)] {
+        let mut tensor = dummy_tensor();
+        let (low, high) = halves_of(decoy);
+        tensor.head.op = low;
+        tensor.head.op_params = std::array::from_fn(|i| if i % 2 == 1 { low } else { high });
+        tensor.head.flags = high;
+        tensor.head.src = [decoy.cast(); 10];
+        tensor.head.view_offs = decoy.expose_provenance();
+        tensor.head.buffer = own.cast();
+        tensor.head.view_src = viewed;
+        let function = "ggml_backend_tensor_set";
+        let address = symbols.find(function)?;
+        let mut byte = 0u8;
+        FIRED.set(None);
+        // SAFETY: as in `Probe::run`; the function writes nothing itself, it calls the buffer's
+        // stub.
+        unsafe {
+            let set: Accessor = std::mem::transmute::<*mut c_void, Accessor>(address);
+            let tensor = (&raw mut tensor).expose_provenance();
+            let source = (&raw mut byte).expose_provenance();
+            set(tensor, source, 0, 1, 0, 0, 0, 0);
+        }
+        expect_slot(function, SET_TENSOR_WORD, FIRED.get())?;
     }
-    let (expected, actual) = (SET_TENSOR_WORD, FIRED.get());
-    if actual == Some(expected) {
-        return Ok(());
-    }
-    Err(ProbeError::Slot {
-        function,
-        expected,
-        actual,
-    })
+    Ok(())
+}
+
+/// The two halves of a pointer as fields of 32 bits hold them, low half first.
+fn halves_of(pointer: *mut usize) -> (i32, i32) {
+    let address = pointer.expose_provenance();
+    let half = |bits: usize| {
+        let half = u32::try_from(bits & LOW_BITS).expect("because it is masked to 32 bits");
+        half.cast_signed()
+    };
+    (half(address), half(address >> 32))
 }
 
 /// The host clears the properties before it asks for them, which shows how long they are.
 fn probe_props(symbols: &Symbols) -> Result<(), ProbeError> {
     let table: [usize; TABLE_WORDS] = std::array::from_fn(stub_address);
-    let props = [0xaau8; 256];
-    let address = props.as_ptr().expose_provenance();
+    let mut props = [0xaau8; PROPS_BYTES_MAX];
+    let address = (&raw mut props).expose_provenance();
     call(
         symbols,
         "ggml_backend_dev_get_props",
         table.as_ptr().expose_provenance(),
         address,
     )?;
-    // SAFETY: `props` is initialised; a volatile read because the host wrote it behind the compiler's back.
+    // SAFETY: `props` is initialised; a volatile read because the host wrote it behind the
+    // compiler's back.
     let props = unsafe { std::ptr::read_volatile(&raw const props) };
     let actual = props.iter().take_while(|byte| **byte == 0).count();
-    let expected = size_of::<v3::Props>();
-    if actual == expected {
-        return Ok(());
-    }
-    Err(ProbeError::Tensor {
-        what: "the size of device properties",
-        expected,
+    expect_value(
+        "the size of device properties",
+        size_of::<v3::Props>(),
         actual,
-    })
+    )
 }
 
 fn probe_ops(symbols: &Symbols) -> Result<Ops, ProbeError> {
     let wanted = ["NONE", "RESHAPE", "VIEW", "PERMUTE", "TRANSPOSE", "MUL_MAT"];
     let mut numbers = [None; 6];
-    // All six come before OPS_SEARCHED in every ggml so far; asking beyond the last op would read past the
-    // host's table, so the search ends as soon as all are found.
+    // All six come before OPS_SEARCHED in every ggml so far; asking beyond the last op would read
+    // past the host's table, so the search ends as soon as all are found.
     for op in 0..OPS_SEARCHED {
         let name = call(symbols, "ggml_op_name", op, 0)?;
         // SAFETY: the host returns a NUL-terminated constant for every op number that it has.
@@ -359,7 +410,10 @@ fn call(
 }
 
 const TABLE_WORDS: usize = 28;
+/// Properties longer than this would overrun what the probe gives the host to write.
+const PROPS_BYTES_MAX: usize = 4096;
 const BUFFER_TYPE_WORD: usize = 11;
+const TENSOR_BUFFER_WORD: usize = 1;
 const SET_TENSOR_WORD: usize = 4;
 const DUMMY_BYTES: usize = 576;
 const NAME_BYTES_MAX: usize = 1024;

@@ -1,7 +1,7 @@
 //! ggml's struct tables at backend API 3 (ggml 0.26.0, llama.cpp b11434).
 //!
-//! Field order is the host's; `probe` proves it on the host at hand before any value of these types is
-//! shown to it. Source: `ggml-backend-impl.h`, `ggml-backend.h` and `ggml.h` of that version.
+//! Field order is the host's; `probe` proves it on the host at hand before any value of these types
+//! is shown to it. Source: `ggml-backend-impl.h`, `ggml-backend.h` and `ggml.h` of that version.
 
 use std::ffi::{c_char, c_int, c_void};
 
@@ -59,7 +59,8 @@ pub struct Buffer {
     pub usage: c_int,
 }
 
-/// `ggml_tensor` up to its name; what follows depends on the name's length, a build option of the host.
+/// `ggml_tensor` up to its name; what follows depends on the name's length, a build option of the
+/// host.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Tensor {
