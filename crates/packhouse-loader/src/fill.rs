@@ -428,8 +428,8 @@ impl FillPlan {
             )),
             End::Cancelled if total.tensors == 0 => None,
             End::Cancelled => Some(format!(
-                "stored {packs} of {} packs ({bytes}), then the model was unloaded; the next start packs \
-                 and stores the rest",
+                "stored {packs} of {} packs ({bytes}), then the model was unloaded; the next start \
+                 packs and stores the rest",
                 total.tensors
             )),
             End::Stopped(_) if total.tensors == 0 => None,

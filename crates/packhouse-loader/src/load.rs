@@ -372,8 +372,8 @@ impl Load {
         match hit::look_up(store, Trust::Deep, &key, request) {
             Ok(_) => {
                 let line = format!(
-                    "{}: the object of pack {key} is intact and the engine packs other bytes now: the \
-                     pack's record was edited, or the packing of {} is not deterministic",
+                    "{}: the object of pack {key} is intact and the engine packs other bytes now: \
+                     the pack's record was edited, or the packing of {} is not deterministic",
                     request.name,
                     request.ty.name()
                 );
