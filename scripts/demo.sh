@@ -85,7 +85,8 @@ def private_mib(pid):
 
 def fill_ended(reports):
     loads = [json.loads(path.read_text()) for path in reports.glob("*.json")]
-    return bool(loads) and all(load["fill"].get("state") != "running" for load in loads)
+    return bool(loads) and all(
+        load.get("fill", {}).get("state", "running") != "running" for load in loads)
 
 
 def serve(name, with_packs):

@@ -27,7 +27,7 @@ pub struct Load {
     pub samples: u64,
     /// Bytes of the source that were touched.
     pub source_bytes_read: u64,
-    /// `running` until the fill has ended.
+    /// `running` until the fill has ended, also before it began.
     pub fill: String,
 }
 
@@ -110,7 +110,10 @@ fn parse(value: &Value) -> Option<Load> {
             .collect::<Option<_>>()?,
         samples: tally["samples"]["taken"].as_u64()?,
         source_bytes_read: tally["source_bytes_read"].as_u64()?,
-        fill: value["fill"]["state"].as_str().unwrap_or("none").to_owned(),
+        fill: value["fill"]["state"]
+            .as_str()
+            .unwrap_or("running")
+            .to_owned(),
     })
 }
 

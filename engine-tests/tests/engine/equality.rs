@@ -56,7 +56,7 @@ fn answers_the_same_bits(model: Model) {
     assert_eq!(report::load_lines(&corrupt.log).len(), 1, "{}", corrupt.log);
     assert_equal("hit after corruption", &stock, &corrupt);
 
-    texts(&sandbox, Mode::Packs, &path);
+    super::serve(&sandbox, &path, &[]);
     let healed = logits::run(&sandbox, Mode::Packs, &path, &[]);
     healed.load().assert_hit();
     assert_equal("healed", &stock, &healed);

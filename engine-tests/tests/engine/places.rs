@@ -52,7 +52,7 @@ fn a_full_disk_ends_the_fill_and_nothing_else() {
     let served = finish(start_with_mounts(&sandbox, tmpfs, Some(1 << 40)));
     assert_eq!(served.answer, stock);
     assert!(served.load.packed.tensors > 0, "{:?}", served.load);
-    assert_says(&served.log, &["full", "space", "room"]);
+    assert_says(&served.log, &["then stopped: "]);
     // With a disk that has room the store fills and then serves.
     super::serve(&sandbox, &model, &[]).load.assert_miss();
     assert_converged(&sandbox, &model, &stock);
@@ -70,7 +70,7 @@ fn the_cap_in_force_bounds_the_store() {
     let served = finish(server);
     assert_eq!(served.answer, stock);
     served.load.assert_miss();
-    assert_says(&served.log, &["cap"]);
+    assert_says(&served.log, &["then stopped: "]);
     let used = store_files::bytes(&sandbox.store());
     assert!(used <= 16 * MIB, "{used} bytes under a cap of {}", 16 * MIB);
     // Without the cap the rest is filled, then everything hits.

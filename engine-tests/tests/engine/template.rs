@@ -41,11 +41,14 @@ pub(crate) fn publish(sandbox: &Sandbox, template: &Path) {
     fs::rename(&aside, template).expect("both lie in one file system");
 }
 
-/// Copies the template's parts over the sandbox's.
+/// Copies the template's parts over the sandbox's, and writes them back as a fill does: the kernel
+/// counts mapped pages that are not on disk yet as dirty.
 pub(crate) fn copy_into(template: &Path, sandbox: &Sandbox) {
     for part in PARTS {
         copy(&template.join(part), &sandbox.path().join(part));
     }
+    let store = fs::File::open(sandbox.store()).expect("it was just copied");
+    rustix::fs::syncfs(store).expect("the build folder's file system can be synced");
 }
 
 fn copy(source: &Path, target: &Path) {
