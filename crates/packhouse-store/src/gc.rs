@@ -20,8 +20,9 @@ use crate::gc_plan::{
 };
 use crate::holders::Holders;
 use crate::inventory::{Inventory, age_s, entries, seconds_since};
-use crate::pack::PackRefusal;
+use crate::pack::PACK_BYTES_MAX;
 use crate::reach::{Existence, existence, others_reach};
+use crate::record::{PackRecord, RecordError};
 use crate::rm::RemoveError;
 use crate::root::{Base, OpenError, Store};
 use crate::set::{MANIFEST_NAME, SetMiss};
@@ -53,7 +54,7 @@ pub struct GcReport {
     pub dry_run: bool,
     /// Sets, packs and objects, with the reason of each set.
     pub plan: GcPlan,
-    /// Objects of the plan that were named again before they were moved, and stay.
+    /// Objects that were named again before they were moved: they stay and left the plan.
     pub rescued: BTreeSet<ObjectDigest>,
     /// Temporary files older than their grace.
     pub temps: Removed,
@@ -166,7 +167,7 @@ impl Store {
         let doomed = if options.dry_run {
             Vec::new()
         } else {
-            self.remove_planned(&mut report)?
+            self.remove_planned(&inventory, &mut report)?
         };
         report.freed = self.freed(&inventory, &report);
         self.remove_strays(&inventory, options, now_ns, &mut report)?;
@@ -220,9 +221,9 @@ impl Store {
             census.objects.insert(*digest, object);
         }
         for (key, stat) in &inventory.packs {
-            let object = match self.lookup_pack(key) {
-                Ok(record) => Some(record.object),
-                Err(PackRefusal::Missing { .. }) => continue,
+            let object = match self.peek_pack(key) {
+                Ok(object) => Some(object),
+                Err(SmallOrRecord::File(SmallRefusal::Absent { .. })) => continue,
                 Err(refusal) => {
                     report.damaged.push(refusal.to_string());
                     None
@@ -245,6 +246,20 @@ impl Store {
             }
         }
         Ok(census)
+    }
+
+    /// The object that a pack names. Unlike a look-up for use, it moves nothing to quarantine: a dry
+    /// run changes nothing.
+    fn peek_pack(&self, key: &PackKey) -> Result<ObjectDigest, SmallOrRecord> {
+        let name = key.to_string();
+        let folder = self.open_prefix(Base::Packs, &name[..2]);
+        let dir = folder
+            .map_err(SmallRefusal::from)?
+            .ok_or_else(|| SmallRefusal::Absent {
+                path: self.packs_dir().path().join(&name[..2]),
+            })?;
+        let bytes = self.read_trusted(&dir, &name, PACK_BYTES_MAX)?;
+        Ok(PackRecord::parse(*key, &bytes)?.object)
     }
 
     /// `None`: the set vanished since it was listed.
@@ -297,7 +312,11 @@ impl Store {
     }
 
     /// Removes names, then moves objects aside under the lock; answers what is left to unlink.
-    fn remove_planned(&self, report: &mut GcReport) -> Result<Vec<(Dir, String)>, GcError> {
+    fn remove_planned(
+        &self,
+        inventory: &Inventory,
+        report: &mut GcReport,
+    ) -> Result<Vec<(Dir, String)>, GcError> {
         let lock = self.lock_against_gc(LockKind::Exclusive, GC_LOCK_WAIT_NS);
         let _held = match lock.map_err(SmallRefusal::from)? {
             GcLock::Busy => {
@@ -313,15 +332,12 @@ impl Store {
                 Err(error) => report.failures.push(error.to_string()),
             }
         }
-        self.rescue_named(report)?;
+        self.rescue_named(inventory, report)?;
         for key in report.plan.packs.iter().copied().collect::<Vec<_>>() {
             note(self.unlink_in(Base::Packs, &key.to_string()), report);
         }
         let mut doomed = Vec::new();
         for digest in report.plan.objects.iter().copied().collect::<Vec<_>>() {
-            if report.rescued.contains(&digest) {
-                continue;
-            }
             match self.move_doomed(&digest.to_string()) {
                 Ok(moved) => doomed.extend(moved),
                 Err(error) => report.failures.push(error.to_string()),
@@ -332,7 +348,7 @@ impl Store {
 
     /// Looks once more at what names the objects to remove: sets and packs published since the
     /// census.
-    fn rescue_named(&self, report: &mut GcReport) -> Result<(), GcError> {
+    fn rescue_named(&self, inventory: &Inventory, report: &mut GcReport) -> Result<(), GcError> {
         let mut named_packs = BTreeSet::new();
         for set in self.list_sets()? {
             if let Ok(manifest) = self.read_set(set) {
@@ -345,13 +361,18 @@ impl Store {
         report.plan.packs.retain(|key| !named_packs.contains(key));
         for key in self.inventory()?.packs.keys() {
             if !report.plan.packs.contains(key)
-                && let Ok(record) = self.lookup_pack(key)
+                && let Ok(object) = self.peek_pack(key)
             {
-                report.rescued.insert(record.object);
+                report.rescued.insert(object);
             }
         }
-        let doomed = &report.plan.objects;
-        report.rescued.retain(|digest| doomed.contains(digest));
+        let plan = &mut report.plan;
+        report.rescued.retain(|digest| plan.objects.remove(digest));
+        for digest in &report.rescued {
+            let length = inventory.objects.get(digest).map_or(0, |stat| stat.size);
+            plan.removed_bytes = plan.removed_bytes.saturating_sub(length);
+            plan.kept_bytes = plan.kept_bytes.saturating_add(length);
+        }
         Ok(())
     }
 
@@ -389,7 +410,7 @@ impl Store {
             every_process_seen: holders.complete,
             ..Freed::default()
         };
-        let objects = report.plan.objects.difference(&report.rescued);
+        let objects = report.plan.objects.iter();
         for stat in objects.filter_map(|digest| inventory.objects.get(digest)) {
             let target = if stat.link_count > 1 {
                 &mut freed.linked_bytes
@@ -488,8 +509,8 @@ impl Store {
         }
         let receipts = self.receipts().map_err(no_state)?;
         for object in receipts.objects()? {
-            let stays = inventory.objects.contains_key(&object)
-                && (!report.plan.objects.contains(&object) || report.rescued.contains(&object));
+            let stays =
+                inventory.objects.contains_key(&object) && !report.plan.objects.contains(&object);
             if !stays {
                 report.receipts.add(0);
                 if !options.dry_run {
@@ -518,6 +539,15 @@ impl Store {
         }
         Ok(())
     }
+}
+
+/// Why a pack's record can't be read.
+#[derive(Debug, thiserror::Error)]
+enum SmallOrRecord {
+    #[error(transparent)]
+    File(#[from] SmallRefusal),
+    #[error(transparent)]
+    Record(#[from] RecordError),
 }
 
 impl Removed {

@@ -438,6 +438,25 @@ fn damage_blocks_nothing_but_a_damaged_pin_keeps_every_set() {
 }
 
 #[test]
+fn a_dry_run_moves_no_damaged_record_away() {
+    let fixture = Fixture::new();
+    let key = fixture.tensor(0, "a", b"one").pack.to_string();
+    let path = fixture.v1("packs").join(&key[..2]).join(&key);
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).expect("ours");
+    std::fs::write(&path, b"{}\n").expect("because it is ours");
+    fixture.clock.add_ns(2 * DAY_NS);
+    let options = GcOptions {
+        dry_run: true,
+        ..GcOptions::default()
+    };
+    let dry = gc(&fixture, options);
+    assert_eq!((dry.damaged.len(), dry.plan.packs.len()), (1, 1));
+    assert!(path.exists());
+    assert_eq!(run(&fixture).plan, dry.plan);
+    assert!(!path.exists());
+}
+
+#[test]
 fn a_store_that_others_reach_needs_the_owners_word() {
     let fixture = Fixture::new();
     let open = |path: &std::path::Path| {

@@ -3,7 +3,7 @@
 
 use crate::fixture::{DAY_NS, container, identity, manifest};
 use packhouse_base::digest::{Digest, TensorDigest};
-use packhouse_sim::{Crash, Fault, SimClock, SimFs};
+use packhouse_sim::{Crash, Fault, SimClock, SimFs, Skip};
 use packhouse_store::gc::{GcOptions, GcReport};
 use packhouse_store::ledger::{SourceLedger, SourceMiss, SourceRange};
 use packhouse_store::manifest::{ManifestEntry, SetManifest};
@@ -83,6 +83,7 @@ fn two_tensors(store: &Store) -> SetManifest {
 fn at_every_operation<R>(
     base: &SimFs,
     faults: &[fn(u64) -> Fault],
+    skip: Option<Skip>,
     work: impl Fn(&Store) -> R,
     judge: impl Fn(&SimFs, &R, &str),
 ) {
@@ -99,6 +100,7 @@ fn at_every_operation<R>(
             let sim = base.crash(Crash::Kept, 0);
             let store = open(&sim);
             sim.restart_count();
+            sim.set_skip(skip);
             sim.set_fault(Some(fault(at)));
             let result = work(&store);
             assert!(
@@ -106,6 +108,7 @@ fn at_every_operation<R>(
                 "operation {at} was never reached"
             );
             sim.set_fault(None);
+            sim.set_skip(None);
             for (crash, seeds) in CRASHES {
                 // Other seeds than the disk's own copy has, or random names would repeat.
                 for seed in 100..100 + seeds {
@@ -124,15 +127,16 @@ const IO: fn(u64) -> Fault = |at| Fault::Error {
 };
 const FULL: fn(u64) -> Fault = |at| Fault::Full { at };
 
-#[test]
-fn a_set_is_whole_or_absent_and_the_next_publish_makes_it_whole() {
+/// Publishes a set with every fault, and with syncs that lie when `skip` says so.
+fn publish_at_every_operation(faults: &[fn(u64) -> Fault], skip: Option<Skip>) {
     let base = disk(|_, store| {
         two_tensors(store);
     });
     let set = two_tensors(&open(&base.crash(Crash::Kept, 0)));
     at_every_operation(
         &base,
-        &[STOP, IO, FULL],
+        faults,
+        skip,
         |store| store.publish_set(&set, &container("m.gguf")).is_ok(),
         |sim, reported, context| {
             let store = open(sim);
@@ -150,6 +154,19 @@ fn a_set_is_whole_or_absent_and_the_next_publish_makes_it_whole() {
             assert!(found.is_good(), "{context}: {found:?}");
         },
     );
+}
+
+#[test]
+fn a_set_is_whole_or_absent_and_the_next_publish_makes_it_whole() {
+    publish_at_every_operation(&[STOP, IO, FULL], None);
+}
+
+#[test]
+fn a_set_published_without_its_syncs_is_caught() {
+    for skip in [Skip::FileSync, Skip::DirSync] {
+        let caught = std::panic::catch_unwind(|| publish_at_every_operation(&[STOP], Some(skip)));
+        assert!(caught.is_err(), "{skip:?} went unnoticed");
+    }
 }
 
 fn stat() -> StatIdentity {
@@ -196,6 +213,7 @@ fn extend_at_every_operation(segments: u64) {
     at_every_operation(
         &base,
         &[STOP, IO, FULL],
+        None,
         extend,
         |sim, reported, context| {
             let store = open(sim);
@@ -259,7 +277,7 @@ fn a_gc_that_stops_anywhere_harms_nothing_that_stays_and_the_next_one_finishes()
             .ok()
             .filter(|report| report.failures.is_empty())
     };
-    at_every_operation(&base, &[STOP, IO], gc, |sim, _, context| {
+    at_every_operation(&base, &[STOP, IO], None, gc, |sim, _, context| {
         let store = open(sim);
         let found = store.verify_set(kept.key(), DEEP, &|_| ());
         assert!(found.is_good(), "{context}: {found:?}");
