@@ -192,7 +192,7 @@ impl Environment {
     }
 
     /// The file whose appearance tells `packhouse run` that the plug-in is loaded, working or not.
-    pub fn announcement(&self) -> Option<PathBuf> {
+    pub(crate) fn announcement(&self) -> Option<PathBuf> {
         self.path("PACKHOUSE_ANNOUNCE")
     }
 
