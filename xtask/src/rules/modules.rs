@@ -5,8 +5,8 @@ use crate::tree::Tree;
 /// Crates that may have `unsafe` blocks: safe maps and detached children, and the ggml edge.
 const UNSAFE_CRATES: [&str; 2] = ["packhouse-sys", "packhouse-ggml"];
 
-/// Integration binaries that can't share a process with others, and may have `unsafe` blocks for what
-/// sets them apart.
+/// Integration binaries that can't share a process with others, and may have `unsafe` blocks for
+/// what sets them apart.
 const APART: [&str; 1] = [
     // Counts the whole process's memory by a global allocator.
     "crates/packhouse-container/tests/allocation.rs",
