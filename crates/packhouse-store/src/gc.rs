@@ -20,8 +20,9 @@ use crate::gc_plan::{
 };
 use crate::holders::Holders;
 use crate::inventory::{Inventory, age_s, entries, seconds_since};
+use crate::ledger::place_of;
 use crate::pack::PACK_BYTES_MAX;
-use crate::reach::{Existence, existence, others_reach};
+use crate::reach::{Existence, existence, identity, others_reach};
 use crate::record::{PackRecord, RecordError};
 use crate::rm::RemoveError;
 use crate::root::{Base, OpenError, Store};
@@ -64,7 +65,7 @@ pub struct GcReport {
     pub quarantine: Removed,
     /// Receipts of objects that are not there.
     pub receipts: Removed,
-    /// Source ledgers that were not written for longer than the set grace.
+    /// Source ledgers of no living container, not written for longer than the set grace.
     pub sources: Removed,
     /// Uses of sets that are not there.
     pub uses: Removed,
@@ -171,7 +172,7 @@ impl Store {
         };
         report.freed = self.freed(&inventory, &report);
         self.remove_strays(&inventory, options, now_ns, &mut report)?;
-        self.remove_private(&inventory, options, now_ns, &mut report)?;
+        self.remove_private(&inventory, &uses, (options, now_ns), &mut report)?;
         for (dir, name) in doomed {
             note(dir.unlink(&name), &mut report);
         }
@@ -248,8 +249,8 @@ impl Store {
         Ok(census)
     }
 
-    /// The object that a pack names. Unlike a look-up for use, it moves nothing to quarantine: a dry
-    /// run changes nothing.
+    /// The object that a pack names. Unlike a look-up for use, it moves nothing to quarantine: a
+    /// dry run changes nothing.
     fn peek_pack(&self, key: &PackKey) -> Result<ObjectDigest, SmallOrRecord> {
         let name = key.to_string();
         let folder = self.open_prefix(Base::Packs, &name[..2]);
@@ -493,8 +494,8 @@ impl Store {
     fn remove_private(
         &self,
         inventory: &Inventory,
-        options: &GcOptions,
-        now_ns: i64,
+        uses: &Uses,
+        (options, now_ns): (&GcOptions, i64),
         report: &mut GcReport,
     ) -> Result<(), GcError> {
         let no_state = |error: &OpenError| GcError::NoState(Box::new(error.clone()));
@@ -519,25 +520,46 @@ impl Store {
             }
         }
         let sources = self.sources().map_err(no_state)?;
+        let living = self.living_places(uses);
         for (place, newest_ns) in sources.places().map_err(StateError::from)? {
-            if seconds_since(newest_ns, now_ns) >= options.policy.set_grace_s {
+            let is_old = seconds_since(newest_ns, now_ns) >= options.policy.set_grace_s;
+            if is_old && !living.contains(&place) {
                 report.sources.add(0);
                 if !options.dry_run {
                     note(sources.forget_place(&place), report);
                 }
             }
         }
-        let uses = self.use_log().map_err(no_state)?;
+        let log = self.use_log().map_err(no_state)?;
         let finished: BTreeSet<SetKey> = self.list_sets()?.into_iter().collect();
-        for key in uses.read()?.sets.into_keys() {
-            if !finished.contains(&key) {
+        for key in uses.sets.keys() {
+            if !finished.contains(key) && !report.plan.sets.contains_key(key) {
                 report.uses.add(0);
                 if !options.dry_run {
-                    note(uses.forget_set(key), report);
+                    note(log.forget_set(*key), report);
                 }
             }
         }
         Ok(())
+    }
+
+    /// Places of the container files that the used sets name and that are still there.
+    fn living_places(&self, uses: &Uses) -> BTreeSet<String> {
+        let mut living = BTreeSet::new();
+        for (set, used) in &uses.sets {
+            let records = self
+                .read_container_records(*set)
+                .unwrap_or_default()
+                .records;
+            let shards = || records.iter().flat_map(|record| record.files());
+            for path in used.containers.keys() {
+                let beside = shards().map(|file| path.with_file_name(&file.name));
+                let paths = beside.chain([path.clone()]);
+                let identities = paths.filter_map(|path| identity(self.fs(), &path));
+                living.extend(identities.map(|stat| place_of(&stat)));
+            }
+        }
+        living
     }
 }
 

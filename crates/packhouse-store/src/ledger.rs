@@ -471,7 +471,7 @@ fn read_fields(bytes: &[u8]) -> Result<SegmentFields, FieldError> {
 
 /// Names the place of a file: what of its identity survives an edit, so that an edited file's
 /// ledger replaces the old one.
-fn place_of(stat: &StatIdentity) -> String {
+pub(crate) fn place_of(stat: &StatIdentity) -> String {
     let mut sequence = Sequence::new("packhouse/place/1");
     sequence.text(&file_system_text(&stat.file_system));
     sequence.integer(stat.inode);

@@ -1,11 +1,12 @@
-//! Does a path exist, and can others reach it? Asked of the file system by descriptor, for gc.
+//! Does a path exist, which file is there, and can others reach it? Asked of the file system by
+//! descriptor, for gc.
 //!
 //! Invariants:
 //! - symlinks are followed by hand, a bounded number of them;
 //! - "unknown" is its own answer: what can't be told is never taken as absent or as private.
 
 use packhouse_sys::fs::{Dir, DirAccess, Fs, FsError, FsErrorKind};
-use packhouse_sys::stat::FileKind;
+use packhouse_sys::stat::{FileKind, StatIdentity};
 use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::path::{Component, Path};
@@ -26,11 +27,20 @@ struct Walked {
     existence: Existence,
     /// Whether every folder on the way lets group or others search it.
     open_to_others: bool,
+    /// The folder and name of the regular file that the path leads to.
+    file: Option<(Dir, OsString)>,
 }
 
 /// Says whether an absolute path leads to something.
 pub(crate) fn existence(fs: &dyn Fs, path: &Path) -> Existence {
     walk(fs, path).map_or(Existence::Unknown, |walked| walked.existence)
+}
+
+/// The stat identity of the regular file that an absolute path leads to; `None` where there is none
+/// or it can't be opened.
+pub(crate) fn identity(fs: &dyn Fs, path: &Path) -> Option<StatIdentity> {
+    let (dir, name) = walk(fs, path).ok()?.file?;
+    dir.open_file(name).ok()?.identity().ok()
 }
 
 /// Says whether users other than the owner can reach a folder; true where it can't be told.
@@ -45,6 +55,7 @@ fn walk(fs: &dyn Fs, path: &Path) -> Result<Walked, FsError> {
     let mut walked = Walked {
         existence: Existence::Exists,
         open_to_others: true,
+        file: None,
     };
     let mut todo = parts(path);
     let mut stack = vec![fs.root()?];
@@ -87,6 +98,8 @@ fn walk(fs: &dyn Fs, path: &Path) -> Result<Walked, FsError> {
             FileKind::Regular | FileKind::Special => {
                 if !todo.is_empty() {
                     walked.existence = Existence::Absent;
+                } else if stat.kind == FileKind::Regular {
+                    walked.file = Some((here, name));
                 }
                 return Ok(walked);
             }

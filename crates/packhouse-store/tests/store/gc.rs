@@ -2,12 +2,15 @@
 
 use crate::fixture::{DAY_NS, Fixture};
 use packhouse_base::digest::{Digest, ObjectDigest, PackKey, SetKey};
+use packhouse_store::container_record::{Admission, ContainerFile, ContainerRecord};
 use packhouse_store::gc::{GcError, GcOptions, GcReport};
 use packhouse_store::gc_plan::{Census, GcPlan, GcPolicy, ObjectCensus, PackCensus, SetCensus};
 use packhouse_store::gc_plan::{SetGone, plan};
+use packhouse_store::ledger::SourceLedger;
 use packhouse_store::verify::Depth;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::AsFd as _;
 use std::os::unix::fs::PermissionsExt as _;
 
 const DAY_S: u64 = 24 * 60 * 60;
@@ -438,6 +441,45 @@ fn damage_blocks_nothing_but_a_damaged_pin_keeps_every_set() {
 }
 
 #[test]
+fn the_ledger_of_a_living_container_stays_however_old_it_is() {
+    let fixture = Fixture::new();
+    let set = fixture.key_of("a", &[b"one"]);
+    let record = ["shard1.gguf", "shard2.gguf"].map(|name| ContainerFile {
+        name: name.into(),
+        size: 4,
+        digest: None,
+    });
+    let paths = record.clone().map(|file| fixture.path().join(file.name));
+    let record = ContainerRecord::new(record.to_vec(), Admission::Skipped);
+    let record = record.expect("because the files are plain");
+    fixture
+        .store
+        .add_container_record(set, &record)
+        .expect("because the set is there");
+    let sources = fixture.store.sources().expect("because state is there");
+    let stats = paths.clone().map(|path| {
+        std::fs::write(&path, b"GGUF").expect("because it is ours");
+        let file = std::fs::File::open(&path).expect("because it was written");
+        packhouse_sys::real::identity_of_fd(file.as_fd()).expect("because it is open")
+    });
+    fixture.clock.add_ns(10_000_000_000);
+    let now_ns = packhouse_sys::clock::Clock::wall_ns(&*fixture.clock);
+    for stat in stats {
+        let ledger = SourceLedger::new(stat, Digest::of(b"d"), BTreeMap::new());
+        sources.extend(&ledger, now_ns).expect("because it is ours");
+    }
+    // Only the first shard's path is in the use log.
+    let uses = fixture.store.use_log().expect("because state is there");
+    uses.note_set(set, Some(&paths[0]), now_ns).expect("ours");
+    fixture.clock.add_ns(20 * DAY_NS);
+    assert_eq!(run(&fixture).sources.count, 0);
+    assert!(stats.iter().all(|stat| sources.lookup(stat).is_ok()));
+    std::fs::remove_file(&paths[1]).expect("because it is ours");
+    assert_eq!(run(&fixture).sources.count, 1);
+    assert!(sources.lookup(&stats[0]).is_ok() && sources.lookup(&stats[1]).is_err());
+}
+
+#[test]
 fn a_dry_run_moves_no_damaged_record_away() {
     let fixture = Fixture::new();
     let key = fixture.tensor(0, "a", b"one").pack.to_string();
@@ -481,7 +523,7 @@ fn a_store_that_others_reach_needs_the_owners_word() {
 }
 
 #[test]
-fn an_object_with_another_name_or_a_map_is_not_called_freed_now() {
+fn an_object_with_another_name_is_not_called_freed() {
     let fixture = Fixture::new();
     let entry = fixture.tensor(0, "a", &[7; 8192]);
     let name = entry.object.to_string();
