@@ -64,7 +64,8 @@ def ask(port):
     }
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
     start = time.monotonic()
-    connection.request("POST", "/completion", json.dumps(body), {"Content-Type": "application/json"})
+    headers = {"Content-Type": "application/json"}
+    connection.request("POST", "/completion", json.dumps(body), headers)
     first, tokens, text = None, [], ""
     for line in connection.getresponse():
         if line.startswith(b"data: "):

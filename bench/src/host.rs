@@ -17,7 +17,8 @@ pub fn identity() -> Value {
         "huge_pages": read("/sys/kernel/mm/transparent_hugepage/enabled"),
         "load_before": read("/proc/loadavg"),
         "commit": output("git", &["rev-parse", "HEAD"]),
-        "tree_changed": !output("git", &["status", "--porcelain", "--untracked-files=no"]).is_empty(),
+        "tree_changed": !output("git", &["status", "--porcelain", "--untracked-files=no"])
+            .is_empty(),
         "compiler": output("rustc", &["--version"]),
     })
 }

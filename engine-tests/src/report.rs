@@ -124,7 +124,8 @@ mod tests {
     #[test]
     fn reads_a_report() {
         let text = r#"{"tally":{"mapped":{"tensors":2,"bytes":64},"packed":{"tensors":1,"bytes":32},
-            "refused":{"digest":{"tensors":1,"bytes":32}},"samples":{"taken":16},"source_bytes_read":9},
+            "refused":{"digest":{"tensors":1,"bytes":32}},"samples":{"taken":16},
+            "source_bytes_read":9},
             "fill":{"state":"running"}}"#;
         let load = parse(&serde_json::from_str(text).expect("valid")).expect("complete");
         assert_eq!(

@@ -152,8 +152,14 @@ mod tests {
     fn ratios_are_paired_within_their_round() {
         // The machine was half as fast in the second round; the ratio does not see it.
         let evidence = json!({ "rounds": [
-            [{"mode": "stock", "ready_ns": 4_000_000_000_u64}, {"mode": "hit", "ready_ns": 1_000_000_000_u64}],
-            [{"mode": "hit", "ready_ns": 2_000_000_000_u64}, {"mode": "stock", "ready_ns": 8_000_000_000_u64}],
+            [
+                {"mode": "stock", "ready_ns": 4_000_000_000_u64},
+                {"mode": "hit", "ready_ns": 1_000_000_000_u64},
+            ],
+            [
+                {"mode": "hit", "ready_ns": 2_000_000_000_u64},
+                {"mode": "stock", "ready_ns": 8_000_000_000_u64},
+            ],
         ]});
         let table = render(&evidence);
         assert!(

@@ -1,4 +1,5 @@
-//! Damaged objects, records and folders: right tokens, a line that says so, and the next start hits.
+//! Damaged objects, records and folders: right tokens, a line that says so, and the next start
+//! hits.
 
 use super::{assert_converged, assert_says, filled, serve};
 use engine_tests::{Model, store_files};

@@ -3,6 +3,8 @@
 //! Each test starts real engines in a world of its own (`Sandbox`). Where a test compares answers,
 //! the stock engine is asked in the same test, so nothing is compared with a remembered answer.
 
+#![forbid(unsafe_code)]
+
 mod canary;
 mod damage;
 mod equality;

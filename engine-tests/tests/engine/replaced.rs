@@ -24,8 +24,8 @@ fn edit(model: &Path) {
     file.write_all_at(&bytes, at).expect("the copy is writable");
 }
 
-/// Serves a model twice, so that packs, receipts and ledger exist, lets `change` happen, and expects
-/// the answers of what the file is now.
+/// Serves a model twice, so that packs, receipts and ledger exist, lets `change` happen, and
+/// expects the answers of what the file is now.
 fn serves_what_it_is(change: impl FnOnce(&Sandbox, &Path)) {
     let sandbox = Sandbox::new();
     let model: PathBuf = sandbox.copy_of(&Model::SmolLm2.path());
