@@ -12,6 +12,8 @@ logs=$PWD/target/test-logs
 mkdir -p "$logs"
 export PATH="$PWD/target/tools/bin:$PATH"
 export CARGO_TERM_COLOR=never
+export PACKHOUSE_ENGINES=${PACKHOUSE_ENGINES:-$PWD/target/engines}
+export PACKHOUSE_MODELS=${PACKHOUSE_MODELS:-$PWD/target/models}
 nextest_version=0.9.151
 # What tests may use and libraries may not.
 bans=(clippy::disallowed_methods clippy::disallowed_types clippy::disallowed_macros
@@ -93,7 +95,7 @@ stage_engine() { bash scripts/engine.sh && isa_of_engine; }
 
 isa_of_engine() {
   local stamp
-  for stamp in "${PACKHOUSE_ENGINES:-target/engines}"/*/ready; do
+  for stamp in "$PACKHOUSE_ENGINES"/*/ready; do
     printf 'isa flags of %s: %s\n' "$(basename "$(dirname "$stamp")")" \
       "$(grep -oE 'GGML_[A-Z0-9_]+=ON' "$stamp" | tr '\n' ' ')"
   done

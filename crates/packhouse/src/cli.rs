@@ -107,7 +107,7 @@ pub(crate) struct RunArgs {
 /// What the plug-in is told.
 #[derive(Debug, Args)]
 pub(crate) struct PluginArgs {
-    /// How a stored pack is believed before it is mapped [default: receipt and sample]
+    /// How a stored pack is believed before it is mapped [default: receipt]
     #[arg(long, value_enum)]
     pub(crate) trust: Option<Trust>,
     /// Folder for one JSON report per process and load
@@ -118,11 +118,11 @@ pub(crate) struct PluginArgs {
 /// Levels of trust.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum Trust {
-    /// A few groups packed again from the live weights are equal
+    /// Only samples: a few groups packed again from the live weights are equal
     Sample,
-    /// Our receipt fits the object's stat identity
+    /// Samples, and a receipt that fits the object's stat identity, or else a hash now
     Receipt,
-    /// Hashed by this process
+    /// Samples, and a hash of every object now
     Deep,
 }
 

@@ -108,7 +108,7 @@ pub(crate) fn short(key: &SetKey) -> String {
 fn config(lookup: Lookup<'_>) -> Result<StoreConfig, Failure> {
     let places = Places::find(lookup)?;
     let mut config = StoreConfig::new(places.store, places.state);
-    config.read_only = lookup("PACKHOUSE_READONLY").is_some_and(|value| value == "1");
+    config.read_only = lookup("PACKHOUSE_READONLY").is_some_and(|value| value != "0");
     if let Some(text) = lookup("PACKHOUSE_MAX_BYTES") {
         let count = text.to_str().and_then(|text| text.parse().ok());
         config.max_bytes = Some(count.ok_or_else(|| {
