@@ -19,6 +19,7 @@ use crate::state::TEMP_PREFIX;
 use packhouse_base::Blame;
 use packhouse_base::digest::{Digest, Hasher, ObjectDigest};
 use packhouse_sys::fs::{Dir, File, Fs, FsError, FsErrorKind};
+use packhouse_sys::stat::FsKind;
 use std::path::PathBuf;
 
 /// What a publish does beside publishing.
@@ -167,6 +168,7 @@ impl Store {
         let total_bytes = bytes.len() as u64;
         let claim = room.claim(self, total_bytes)?;
         let temp = Temp::create(self.fs.as_ref(), self.objects_dir(), 0o444)?;
+        let kind = temp.file.fs_stat()?.kind;
         let mut hasher = Hasher::default();
         let mut written_bytes = 0;
         for chunk in bytes.chunks(CHUNK_BYTES) {
@@ -179,12 +181,7 @@ impl Store {
             temp.file.write_all_at(written_bytes, chunk)?;
             hasher.update(chunk);
             let chunk_bytes = chunk.len() as u64;
-            temp.file.write_out(written_bytes, chunk_bytes, false)?;
-            // Waiting for the chunk before keeps the dirty pages, and so the last sync, small.
-            if written_bytes > 0 {
-                let before = written_bytes - CHUNK_BYTES as u64;
-                temp.file.write_out(before, CHUNK_BYTES as u64, true)?;
-            }
+            pace(&temp.file, kind, written_bytes, chunk_bytes)?;
             written_bytes += chunk_bytes;
         }
         if cancel() {
@@ -389,6 +386,8 @@ impl From<OpenError> for PublishError {
 }
 
 const CHUNK_BYTES: usize = 4 << 20;
+/// How much may be dirty where write-out of a range does nothing.
+const SYNC_BYTES: u64 = 16 << 20;
 const LINK_ATTEMPTS: u32 = 3;
 
 enum Linked {
@@ -460,6 +459,22 @@ impl Drop for Temp {
             // After a rename there is no such name; else gc takes what stays behind.
             let _ = dir.unlink(name);
         }
+    }
+}
+
+/// Keeps the dirty pages, and so the last sync, small: the chunk just written goes out while the next
+/// is hashed, and the one before it is waited for.
+fn pace(file: &File, kind: FsKind, offset: u64, chunk_bytes: u64) -> Result<(), FsError> {
+    if !kind.writes_out() {
+        if (offset + chunk_bytes).is_multiple_of(SYNC_BYTES) {
+            file.sync_content()?;
+        }
+        return Ok(());
+    }
+    file.write_out(offset, chunk_bytes, false)?;
+    match offset.checked_sub(CHUNK_BYTES as u64) {
+        Some(before) => file.write_out(before, CHUNK_BYTES as u64, true),
+        None => Ok(()),
     }
 }
 

@@ -428,7 +428,7 @@ fn open_id(
                 }
             }
             Err(OpenError::Id { .. }) if make => {
-                let aside = format!("id-{}", StoreId(draw(fs)?));
+                let aside = format!("{ID}.{}", StoreId(draw(fs)?));
                 v1.rename_new(ID, &folders.quarantine, aside)?;
                 v1.sync()?;
             }

@@ -154,6 +154,15 @@ impl FsKind {
         }
     }
 
+    /// Says whether write-out of a range reaches the disk. overlayfs takes the call and does nothing,
+    /// since the pages belong to another file.
+    pub fn writes_out(self) -> bool {
+        match self {
+            Self::Ext | Self::Xfs | Self::Btrfs | Self::Tmpfs => true,
+            Self::Overlay | Self::Nfs | Self::Fuse | Self::NineP | Self::Unknown(_) => false,
+        }
+    }
+
     /// Says what its stat and mappings are good for.
     ///
     /// overlayfs counts as local: it passes on size, mtime and ctime of the real file, refuses a

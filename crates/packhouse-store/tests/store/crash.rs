@@ -13,6 +13,7 @@ use packhouse_store::publish::PublishOptions;
 use packhouse_store::record::{PackRecord, SampleGeometry};
 use packhouse_store::root::{Store, StoreConfig};
 use packhouse_sys::fs::FsErrorKind;
+use packhouse_sys::stat::FsKind;
 use std::sync::Arc;
 
 const ROOT: &str = "/home/user/.cache/packhouse";
@@ -22,6 +23,7 @@ const SMALL: &[u8] = b"{\"entries\":[]}\n";
 /// How a disk differs from a plain one.
 #[derive(Clone, Copy, Debug)]
 struct Abilities {
+    kind: FsKind,
     unnamed_files: bool,
     rename_without_replace: bool,
 }
@@ -61,12 +63,14 @@ fn payload(length: usize) -> Vec<u8> {
 
 impl Abilities {
     const PLAIN: Self = Self {
+        kind: FsKind::Ext,
         unnamed_files: true,
         rename_without_replace: true,
     };
 
     fn disk(self, seed: u64) -> SimFs {
         let sim = SimFs::new(seed, Arc::new(SimClock::new()));
+        sim.set_kind(self.kind);
         sim.set_abilities(self.unnamed_files, self.rename_without_replace);
         sim
     }
@@ -295,6 +299,7 @@ fn a_stop_at_any_operation_leaves_all_or_nothing() {
 fn a_stop_is_as_harmless_without_unnamed_files() {
     for rename_without_replace in [true, false] {
         let abilities = Abilities {
+            kind: FsKind::Nfs,
             unnamed_files: false,
             rename_without_replace,
         };
@@ -332,7 +337,7 @@ fn an_error_at_any_operation_leaves_all_or_nothing_and_no_temp() {
     // Where temporary files have names, they are removed.
     let named = Abilities {
         unnamed_files: false,
-        rename_without_replace: true,
+        ..Abilities::PLAIN
     };
     small_fill()
         .fail_everywhere(named, faults[0])
