@@ -23,6 +23,7 @@ mod folders;
 pub mod gc;
 mod gc_lock;
 pub mod gc_plan;
+mod gc_sweep;
 mod holders;
 mod inventory;
 pub mod ledger;

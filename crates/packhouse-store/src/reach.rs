@@ -6,7 +6,7 @@
 //! - "unknown" is its own answer: what can't be told is never taken as absent or as private.
 
 use packhouse_sys::fs::{Dir, DirAccess, Fs, FsError, FsErrorKind};
-use packhouse_sys::stat::{FileKind, StatIdentity};
+use packhouse_sys::stat::{FileKind, Stat, StatIdentity};
 use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::path::{Component, Path};
@@ -25,7 +25,7 @@ pub(crate) enum Existence {
 /// What walking a path found.
 struct Walked {
     existence: Existence,
-    /// Whether every folder on the way lets group or others search it.
+    /// Whether every folder on the way lets others than its owner search it.
     open_to_others: bool,
     /// The folder and name of the regular file that the path leads to.
     file: Option<(Dir, OsString)>,
@@ -78,7 +78,7 @@ fn walk(fs: &dyn Fs, path: &Path) -> Result<Walked, FsError> {
         };
         match stat.kind {
             FileKind::Directory => {
-                walked.open_to_others &= stat.mode & OTHERS_SEARCH != 0;
+                walked.open_to_others &= lets_others_in(&stat);
                 stack.push(here.open_dir_for(&name, DirAccess::Lookup)?);
             }
             FileKind::Symlink if hops < LINK_HOPS_MAX => {
@@ -108,6 +108,13 @@ fn walk(fs: &dyn Fs, path: &Path) -> Result<Walked, FsError> {
     Ok(walked)
 }
 
+/// Whether others than its owner may search a folder. A group of the owner's own number is the user's
+/// private group, as most distributions make it for home folders.
+fn lets_others_in(stat: &Stat) -> bool {
+    let group = stat.mode & GROUP_SEARCH != 0 && stat.gid != stat.uid;
+    group || stat.mode & OTHERS_SEARCH != 0
+}
+
 fn parts(path: &Path) -> VecDeque<OsString> {
     path.components()
         .filter_map(|component| match component {
@@ -125,5 +132,6 @@ fn is_absence(error: &FsError) -> bool {
     )
 }
 
-const OTHERS_SEARCH: u32 = 0o011;
+const GROUP_SEARCH: u32 = 0o010;
+const OTHERS_SEARCH: u32 = 0o001;
 const LINK_HOPS_MAX: u32 = 40;

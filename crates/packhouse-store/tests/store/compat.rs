@@ -1,8 +1,8 @@
-//! A store of format 1 as it was when the format was frozen, checked in under `tests/compat/v1`: every
-//! later build reads all of it, and writes the same bytes.
+//! A store of format 1 as it was when the format was frozen, checked in under `tests/compat/v1`:
+//! every later build reads all of it, and writes the same bytes.
 //!
-//! `root` is a store with a set, a pin and container records; `state` is the private state beside it.
-//! When the format changes there is a `v2` beside this one, and this one stays.
+//! `root` is a store with a set, a pin and container records; `state` is the private state beside
+//! it. When the format changes there is a `v2` beside this one, and this one stays.
 
 use crate::fixture::{Fixture, container};
 use packhouse_base::digest::{Digest, ObjectDigest, SetKey, TensorDigest};

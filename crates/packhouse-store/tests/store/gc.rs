@@ -504,8 +504,10 @@ fn a_store_that_others_reach_needs_the_owners_word() {
     let open = |path: &std::path::Path| {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).expect("ours");
     };
-    open(fixture.path());
     open(&fixture.path().join("root"));
+    // The folder above lets nobody in, not even where the root would.
+    gc(&fixture, GcOptions::default());
+    open(fixture.path());
     let error = fixture
         .store
         .gc(&GcOptions::default())
