@@ -1,5 +1,5 @@
-//! The sweep of a gc: what no plan names. Stale temporary files, old quarantine, set folders without a
-//! manifest, and private records of what is gone.
+//! The sweep of a gc: what no plan names. Stale temporary files, old quarantine, set folders
+//! without a manifest, and private records of what is gone.
 //!
 //! Invariants:
 //! - each kind has its grace by age, so that a publish under way loses nothing;

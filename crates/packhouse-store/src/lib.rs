@@ -4,7 +4,9 @@
 //!   read only what is verified; `quarantine` moves the rest away; `reserve` and `lock` are for
 //!   fillers;
 //! - `record`, `manifest`, `container_record` are pure values; `set` reads and publishes sets;
-//! - `state` is private: `receipt`, `ledger`, `use_log`.
+//! - `state` is private: `receipt`, `ledger`, `use_log`;
+//! - `verify`, `scrub`, `survey` and `doctor` look; `rm`, `pins` and `gc` decide what stays, and
+//!   `gc_plan` is the pure part of that.
 //!
 //! Invariants:
 //! - a crash at any operation leaves every object, pack and set whole or absent;

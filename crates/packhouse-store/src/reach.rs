@@ -108,8 +108,8 @@ fn walk(fs: &dyn Fs, path: &Path) -> Result<Walked, FsError> {
     Ok(walked)
 }
 
-/// Whether others than its owner may search a folder. A group of the owner's own number is the user's
-/// private group, as most distributions make it for home folders.
+/// Whether others than its owner may search a folder. A group of the owner's own number is the
+/// user's private group, as most distributions make it for home folders.
 fn lets_others_in(stat: &Stat) -> bool {
     let group = stat.mode & GROUP_SEARCH != 0 && stat.gid != stat.uid;
     group || stat.mode & OTHERS_SEARCH != 0
