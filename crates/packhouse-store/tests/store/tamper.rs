@@ -403,6 +403,40 @@ fn a_read_only_store_is_used_and_never_changed() {
 }
 
 #[test]
+fn a_shared_store_of_a_trusted_owner_is_verified_once_by_each_user() {
+    const SHARED: &str = "/srv/store";
+    let sim = SimFs::new(9, Arc::new(SimClock::new()));
+    sim.make_dirs("/srv", 0, 0o755);
+    sim.make_dirs(SHARED, 7, 0o755);
+    sim.make_dirs("/home/owner", 7, 0o700);
+    let open = |uid: u32, state: &str, read_only: bool| {
+        sim.set_uid(uid);
+        let mut config = StoreConfig::new(SHARED, state);
+        config.trusted_uids = vec![7];
+        config.read_only = read_only;
+        Store::open(Arc::new(sim.clone()), sim.clock(), config)
+    };
+    let owner = open(7, "/home/owner/state", false).expect("because it is the owner's");
+    let room = owner.reserve(16, 0).expect("because the disk is empty");
+    owner
+        .publish(&room, PAYLOAD, PublishOptions::default(), &|| false)
+        .expect("because the disk is empty");
+    sim.clock().sleep_ns(10_000_000_000);
+    let user = open(1000, STATE, true).expect("because the owner is trusted");
+    let how = || {
+        user.object(&digest(PAYLOAD), 16, ObjectTrust::Receipt)
+            .map(|object| object.how())
+    };
+    assert_eq!(how(), Ok(HowVerified::Reverified));
+    assert_eq!(how(), Ok(HowVerified::Receipt));
+    // Whoever does not trust the owner uses nothing of it.
+    sim.set_uid(1000);
+    let config = StoreConfig::new(SHARED, STATE);
+    let refusal = Store::open(Arc::new(sim.clone()), sim.clock(), config).err();
+    assert!(matches!(refusal, Some(OpenError::Owner { uid: 7, .. })));
+}
+
+#[test]
 fn a_read_only_disk_is_a_named_refusal() {
     let bench = Bench::new();
     bench.sim.set_read_only(true);
