@@ -5,6 +5,7 @@
 mod compat;
 mod concurrency;
 mod crash;
+mod docs;
 mod fixture;
 mod gc;
 mod real;

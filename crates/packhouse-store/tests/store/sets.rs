@@ -85,6 +85,41 @@ fn a_published_set_is_read_listed_and_good() {
 }
 
 #[test]
+fn many_publishers_of_one_set_make_it_once() {
+    let fixture = Fixture::new();
+    let entries = vec![
+        fixture.tensor(0, "a", b"one"),
+        fixture.tensor(1, "b", b"two"),
+    ];
+    let set = manifest("identity", entries);
+    let outcomes: Vec<_> = std::thread::scope(|scope| {
+        let publish = || fixture.reopen().publish_set(&set, &container("m.gguf"));
+        let threads: Vec<_> = (0..8).map(|_| scope.spawn(publish)).collect();
+        let join = |thread: std::thread::ScopedJoinHandle<'_, _>| thread.join();
+        threads.into_iter().map(join).collect()
+    });
+    let outcomes: Vec<_> = outcomes
+        .into_iter()
+        .map(|o| o.expect("because none panics"))
+        .collect();
+    assert_eq!(
+        outcomes
+            .iter()
+            .filter(|o| **o == Ok(SetOutcome::Created))
+            .count(),
+        1
+    );
+    assert_eq!(
+        outcomes
+            .iter()
+            .filter(|o| **o == Ok(SetOutcome::Equal))
+            .count(),
+        7
+    );
+    assert!(verify(&fixture, set.key(), DEEP).is_good());
+}
+
+#[test]
 fn a_set_is_not_published_over_a_pack_that_is_absent_or_disagrees() {
     let fixture = Fixture::new();
     let mut entry = fixture.tensor(0, "a", b"one");
