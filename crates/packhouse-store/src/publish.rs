@@ -462,8 +462,8 @@ impl Drop for Temp {
     }
 }
 
-/// Keeps the dirty pages, and so the last sync, small: the chunk just written goes out while the next
-/// is hashed, and the one before it is waited for.
+/// Keeps the dirty pages, and so the last sync, small: the chunk just written goes out while the
+/// next is hashed, and the one before it is waited for.
 fn pace(file: &File, kind: FsKind, offset: u64, chunk_bytes: u64) -> Result<(), FsError> {
     if !kind.writes_out() {
         if (offset + chunk_bytes).is_multiple_of(SYNC_BYTES) {

@@ -154,8 +154,8 @@ impl FsKind {
         }
     }
 
-    /// Says whether write-out of a range reaches the disk. overlayfs takes the call and does nothing,
-    /// since the pages belong to another file.
+    /// Says whether write-out of a range reaches the disk. overlayfs takes the call and does
+    /// nothing, since the pages belong to another file.
     pub fn writes_out(self) -> bool {
         match self {
             Self::Ext | Self::Xfs | Self::Btrfs | Self::Tmpfs => true,
