@@ -1,5 +1,5 @@
-//! `docs/format` says what the code writes: every field of every file of the checked-in store is in a
-//! table, and the dumps of `keys.md` are the bytes of `vectors/keys.json`.
+//! `docs/format` says what the code writes: every field of every file of the checked-in store is in
+//! a table, and the dumps of `keys.md` are the bytes of `vectors/keys.json`.
 
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -11,7 +11,8 @@ const STATE: &str = include_str!("../../../../docs/format/state.md");
 const VECTORS: &str = include_str!("../../../../vectors/keys.json");
 const CHECKED_IN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/compat/v1");
 
-/// The paths of all fields of a value, as the tables write them: `entries[].slot`, `sample.unit_rows`.
+/// The paths of all fields of a value, as the tables write them: `entries[].slot`,
+/// `sample.unit_rows`.
 fn field_paths(value: &Value, path: &str, found: &mut BTreeSet<String>) {
     match value {
         Value::Object(fields) => {
