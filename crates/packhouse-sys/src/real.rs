@@ -14,7 +14,7 @@ use std::any::Any;
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -325,7 +325,9 @@ impl FileBackend for RealFile {
 /// Stat identity of any open descriptor: of an engine's model file, say.
 pub fn identity_of_fd(fd: BorrowedFd<'_>) -> Result<StatIdentity, FsErrorKind> {
     let stat = stat_of(&rustix::fs::fstat(fd).map_err(kind_of)?);
-    let file_system = os::fs_uuid(fd).map_or(FsId::Device(stat.device), FsId::Uuid);
+    let file_system = os::fs_uuid(fd)
+        .or_else(|| uuid_by_source(Path::new(BY_UUID), stat.device))
+        .map_or(FsId::Device(stat.device), FsId::Uuid);
     Ok(StatIdentity {
         file_system,
         inode: stat.inode,
@@ -346,6 +348,38 @@ pub fn fs_stat_of_fd(fd: BorrowedFd<'_>) -> Result<FsStat, FsErrorKind> {
 /// Says whether the file system of an open regular file can seal files by fs-verity.
 pub fn has_fs_verity(fd: BorrowedFd<'_>) -> Result<bool, FsErrorKind> {
     os::has_fs_verity(fd).map_err(kind_of)
+}
+
+const BY_UUID: &str = "/dev/disk/by-uuid";
+
+/// Finds the UUID of a mounted block device where the kernel has no call for it (before Linux 6.9):
+/// the name of the link that leads to the device. Only root makes links there.
+fn uuid_by_source(links: &Path, device: u64) -> Option<[u8; 16]> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let dir = retry_on_intr(|| rustix::fs::open(links, flags, Mode::empty())).ok()?;
+    let names = rustix::fs::Dir::read_from(&dir).ok()?;
+    names.filter_map(Result::ok).find_map(|entry| {
+        let uuid = parse_uuid(entry.file_name().to_bytes())?;
+        let target = rustix::fs::statat(&dir, entry.file_name(), AtFlags::empty()).ok()?;
+        let block = FileType::from_raw_mode(target.st_mode) == FileType::BlockDevice;
+        (block && target.st_rdev == device).then_some(uuid)
+    })
+}
+
+/// Reads `8-4-4-4-12` hex digits; shorter names are serial numbers, of file systems that are not
+/// trusted anyway.
+fn parse_uuid(name: &[u8]) -> Option<[u8; 16]> {
+    let text = std::str::from_utf8(name).ok()?;
+    let dashes_fit = [8, 13, 18, 23]
+        .iter()
+        .all(|at| text.as_bytes().get(*at) == Some(&b'-'));
+    if text.len() != 36 || !dashes_fit {
+        return None;
+    }
+    let digits: String = text.split('-').collect();
+    let number = u128::from_str_radix(&digits, 16).ok()?;
+    let plain = digits.len() == 32 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+    (plain && number != 0).then(|| number.to_be_bytes())
 }
 
 fn fs_stat_of(fd: BorrowedFd<'_>) -> Result<FsStat, FsErrorKind> {
@@ -403,5 +437,46 @@ fn kind_of(errno: Errno) -> FsErrorKind {
         Errno::XDEV => FsErrorKind::CrossDevice,
         Errno::MFILE | Errno::NFILE => FsErrorKind::TooManyFiles,
         other => FsErrorKind::Errno(other.raw_os_error()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_uuid_has_one_spelling_of_digits() {
+        let parsed = parse_uuid(b"00112233-4455-6677-8899-aabbccddeeff");
+        let expected = *b"\x00\x11\x22\x33\x44\x55\x66\x77\x88\x99\xaa\xbb\xcc\xdd\xee\xff";
+        assert_eq!(parsed, Some(expected));
+        let wrong: [&[u8]; 6] = [
+            b"ABCD-1234",
+            b"00112233-4455-6677-8899-aabbccddeefg",
+            b"00112233-4455-6677-8899-aabbccddeef",
+            b"0011223344556677-8899-aabb-ccddeeff0",
+            b"00000000-0000-0000-0000-000000000000",
+            b"+0112233-4455-6677-8899-aabbccddeeff",
+        ];
+        for name in wrong {
+            assert_eq!(parse_uuid(name), None, "{name:?}");
+        }
+    }
+
+    #[test]
+    fn the_link_of_a_device_names_its_file_system() {
+        let folder = tempfile::tempdir().expect("because a temporary folder can be made");
+        let uuid = "00112233-4455-6677-8899-aabbccddeeff";
+        // A link to a file of the same device is no link to the device.
+        std::os::unix::fs::symlink(folder.path(), folder.path().join(uuid))
+            .expect("because the name is free");
+        let here = rustix::fs::stat(folder.path()).expect("because it is there");
+        assert_eq!(uuid_by_source(folder.path(), here.st_dev), None);
+        assert_eq!(uuid_by_source(Path::new("/nowhere"), here.st_dev), None);
+        // Where udev keeps links, they agree with the kernel.
+        let file = tempfile::tempfile().expect("because a temporary file can be made");
+        let linked = uuid_by_source(Path::new(BY_UUID), here.st_dev);
+        if let (Some(linked), Some(asked)) = (linked, os::fs_uuid(file.as_fd())) {
+            assert_eq!(linked, asked);
+        }
     }
 }
