@@ -31,6 +31,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
+use std::time::Duration;
 
 /// A packed tensor that waits to be stored.
 pub(crate) struct PendingPack {
@@ -71,7 +72,23 @@ pub(crate) struct Fill {
 #[derive(Default)]
 struct Plans {
     queued: VecDeque<FillPlan>,
-    running: bool,
+    /// The running plan's word, which its end or an impatient `cancel` takes: only one of them
+    /// speaks.
+    running: Option<Running>,
+}
+
+/// What is to be said of a running plan.
+struct Running {
+    word: Word,
+    /// Stored by now.
+    packs: Count,
+}
+
+/// What a fill says of its end.
+struct Word {
+    shared: Arc<Shared>,
+    total: Count,
+    report: Value,
 }
 
 /// The process' one background thread, started at its first work.
@@ -120,19 +137,30 @@ impl SetPart {
 }
 
 impl Fill {
-    /// Stops the fill and waits until nothing of it runs and it holds no region. Waits for at most
-    /// one chunk of one write.
+    /// Stops the fill: when this returns no plan begins and no engine is called any more.
+    ///
+    /// Waits for the end of the running plan, but not for long: its thread has idle priority, so on
+    /// a busy host it may not run for seconds. It then ends by itself, at its next chunk; until
+    /// then its regions stay mapped, for it holds them.
     pub(crate) fn cancel(&self) {
         self.cancelled.store(true, Ordering::Relaxed);
         let mut plans = self.lock();
         let queued = std::mem::take(&mut plans.queued);
-        drop(
-            self.changed
-                .wait_while(plans, |plans| plans.running)
-                .unwrap_or_else(PoisonError::into_inner),
-        );
+        let waited = self
+            .changed
+            .wait_timeout_while(plans, CANCEL_WAIT, |plans| plans.running.is_some());
+        let (mut plans, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        let left = plans.running.take();
+        drop(plans);
+        if let Some(Running { word, packs }) = left {
+            let stored = Stored {
+                packs,
+                ..Stored::default()
+            };
+            word.tell(&End::Cancelled, &stored, 0);
+        }
         for plan in queued {
-            plan.tell(&End::Cancelled, &Stored::default(), 0);
+            plan.word().tell(&End::Cancelled, &Stored::default(), 0);
         }
     }
 
@@ -156,7 +184,10 @@ impl Fill {
         let Some(plan) = plans.queued.pop_front() else {
             return;
         };
-        plans.running = true;
+        plans.running = Some(Running {
+            word: plan.word(),
+            packs: Count::default(),
+        });
         drop(plans);
         // A panic must not leave `cancel` waiting.
         let ended = Ended(self);
@@ -174,7 +205,7 @@ struct Ended<'a>(&'a Fill);
 
 impl Drop for Ended<'_> {
     fn drop(&mut self) {
-        self.0.lock().running = false;
+        self.0.lock().running = None;
         self.0.changed.notify_all();
     }
 }
@@ -185,7 +216,7 @@ impl Filler {
         plan.report["fill"] = json!({ "state": "running" });
         plan.shared.engine.report(&plan.report);
         if let Err(plan) = fill.queue(plan) {
-            return plan.tell(&End::Cancelled, &Stored::default(), 0);
+            return plan.word().tell(&End::Cancelled, &Stored::default(), 0);
         }
         let mut sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner);
         let live = sender.get_or_insert_with(|| {
@@ -207,7 +238,7 @@ impl Filler {
             let queued = fill.lock().queued.pop_back();
             if let Some(plan) = queued {
                 let why = "there is no background thread".to_owned();
-                plan.tell(&End::Stopped(why), &Stored::default(), 0);
+                plan.word().tell(&End::Stopped(why), &Stored::default(), 0);
             }
         }
     }
@@ -228,7 +259,14 @@ impl FillPlan {
             Err(why) => End::Stopped(why.to_owned()),
         };
         let duration_ns = self.shared.clock.steady_ns().saturating_sub(started_ns);
-        self.tell(&end, &stored, duration_ns);
+        // Whoever waits in `Fill::cancel` may want the memory back.
+        self.pending.clear();
+        // Held while the engine is called, so that `Fill::cancel` returns before or after that.
+        let mut plans = fill.lock();
+        if let Some(Running { word, .. }) = plans.running.take() {
+            word.tell(&end, &stored, duration_ns);
+        }
+        drop(plans);
     }
 
     fn store_all(&mut self, store: &Store, fill: &Fill, stored: &mut Stored) -> End {
@@ -327,6 +365,9 @@ impl FillPlan {
         store.publish_pack(&record).map_err(|error| stop(&error))?;
         stored.receipts.extend(object.pending_receipt());
         stored.packs.add(record.length);
+        if let Some(running) = &mut fill.lock().running {
+            running.packs = stored.packs;
+        }
         self.parts
             .push(pending.part(key, record.object, record.length));
         Ok(true)
@@ -367,7 +408,11 @@ impl FillPlan {
             return;
         };
         let set = manifest.key();
-        let known = store.read_set(set).is_ok();
+        // Another copy of a known container has a record of its own.
+        let known = store.read_set(set).is_ok()
+            && store
+                .read_container_records(set)
+                .is_ok_and(|found| found.records.contains(&container));
         if !known && let Err(error) = store.publish_set(&manifest, &container) {
             return stored.complain(format!("set: {error}"));
         }
@@ -416,6 +461,16 @@ impl FillPlan {
         Some((manifest, container))
     }
 
+    fn word(&self) -> Word {
+        Word {
+            shared: self.shared.clone(),
+            total: self.total,
+            report: self.report.clone(),
+        }
+    }
+}
+
+impl Word {
     fn tell(mut self, end: &End, stored: &Stored, duration_ns: u64) {
         let engine = self.shared.engine.clone();
         let total = self.total;
@@ -521,6 +576,8 @@ impl Stored {
     }
 }
 
+/// How long a closing load waits for its fill.
+const CANCEL_WAIT: Duration = Duration::from_millis(100);
 /// How long a fill waits for another process that reserves room.
 const ROOM_WAIT_NS: u64 = 5_000_000_000;
 /// The longest wait for a receipt: more than any coarse clock's step, less than a clock set back.

@@ -182,13 +182,13 @@ impl Load {
         self.end_if_complete(progress);
     }
 
-    /// Stops storing what this load packed, and waits until no region of it is being read.
+    /// Stops storing what this load packed, as `close` does.
     pub fn cancel_fill(&self) {
         self.fill.cancel();
     }
 
-    /// Ends the load: when this returns its fill has ended and calls no engine. A mapped region
-    /// whose pages are being faulted in is held until that is done.
+    /// Ends the load: when this returns no engine is called for it any more. What still holds a
+    /// region then, a chunk of a fill on a busy host or pages being faulted in, ends by itself.
     pub fn close(&self) {
         self.closed.store(true, Ordering::Relaxed);
         self.fill.cancel();

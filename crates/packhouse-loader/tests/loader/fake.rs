@@ -49,7 +49,6 @@ pub(crate) struct FakeEngine {
     attach_fails: AtomicBool,
     calls: AtomicU64,
     before_pack: Mutex<Option<Hook>>,
-    on_report: Mutex<Option<Box<dyn Fn(&Value) + Send>>>,
     heard: Mutex<Heard>,
     changed: Condvar,
 }
@@ -72,7 +71,6 @@ impl FakeEngine {
             attach_fails: AtomicBool::new(false),
             calls: AtomicU64::new(0),
             before_pack: Mutex::default(),
-            on_report: Mutex::default(),
             heard: Mutex::default(),
             changed: Condvar::new(),
         })
@@ -97,11 +95,6 @@ impl FakeEngine {
     /// Has `hook` called with the source of each run before it is packed.
     pub(crate) fn before_pack(&self, hook: impl Fn(&[u8]) + Send + 'static) {
         *self.before_pack.lock().expect("because no hook panics") = Some(Box::new(hook));
-    }
-
-    /// Has `hook` called with each report, on the thread that makes it.
-    pub(crate) fn on_report(&self, hook: impl Fn(&Value) + Send + 'static) {
-        *self.on_report.lock().expect("because no hook panics") = Some(Box::new(hook));
     }
 
     pub(crate) fn heard(&self) -> Heard {
@@ -238,9 +231,6 @@ impl Engine for FakeEngine {
 
     fn report(&self, report: &Value) {
         self.enter("report");
-        if let Some(hook) = &*self.on_report.lock().expect("because no hook panics") {
-            hook(report);
-        }
         let mut heard = self.heard.lock().expect("because no holder panics");
         heard.reports.push(report.clone());
         self.changed.notify_all();

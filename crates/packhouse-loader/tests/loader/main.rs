@@ -1,12 +1,19 @@
 //! The loader over real folders, real GGUF files mapped by the test, and a fake engine.
 //!
-//! `fake` is the engine and the clock, `world` the folder with its store, models and loads. Every load
-//! asserts the bytes of each region against the scalar pack of the file's bytes, read from the file.
-//!
+//! `fake` is the engine and the clock, `world` the folder with its store, models and loads. Every
+//! load asserts the bytes of each region against the scalar pack of the file's bytes, read from the
+//! file.
 
 mod fake;
+mod fill;
 mod hits;
+mod host;
+mod lifetimes;
+mod processes;
+mod sets;
 mod source;
+mod tamper;
+mod trust;
 mod world;
 
 /// Proves that every file of the suite is named above, as a forgotten one would silently not run.

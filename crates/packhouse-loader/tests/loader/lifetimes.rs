@@ -1,0 +1,230 @@
+//! Loads that end early, are cancelled, or come one upon the other.
+
+use crate::fake::{FakeEngine, PLAIN};
+use crate::world::{Model, SMALL, Spec, World, until};
+use packhouse_loader::Loader;
+use packhouse_sys::clock::RealClock;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// 16 tensors of 1.1 MiB.
+pub(crate) const MANY: &[Spec] = &[
+    ("blk.0.w", "Q8_0", &[256, 4096]),
+    ("blk.1.w", "Q8_0", &[256, 4096]),
+    ("blk.2.w", "Q8_0", &[256, 4096]),
+    ("blk.3.w", "Q8_0", &[256, 4096]),
+    ("blk.4.w", "Q8_0", &[256, 4096]),
+    ("blk.5.w", "Q8_0", &[256, 4096]),
+    ("blk.6.w", "Q8_0", &[256, 4096]),
+    ("blk.7.w", "Q8_0", &[256, 4096]),
+    ("blk.8.w", "Q8_0", &[256, 4096]),
+    ("blk.9.w", "Q8_0", &[256, 4096]),
+    ("blk.10.w", "Q8_0", &[256, 4096]),
+    ("blk.11.w", "Q8_0", &[256, 4096]),
+    ("blk.12.w", "Q8_0", &[256, 4096]),
+    ("blk.13.w", "Q8_0", &[256, 4096]),
+    ("blk.14.w", "Q8_0", &[256, 4096]),
+    ("blk.15.w", "Q8_0", &[256, 4096]),
+];
+
+/// Closes loads at many points of their fills; on a busy host too, where the fill's thread starves.
+#[test]
+fn close_returns_soon_and_no_engine_is_called_after_it() {
+    let world = World::new();
+    let model = world.model("a.gguf", MANY, 1);
+    let mut slowest = Duration::ZERO;
+    let stop = AtomicBool::new(false);
+    let spin = || {
+        while !stop.load(Ordering::Relaxed) {
+            std::hint::spin_loop();
+        }
+    };
+    std::thread::scope(|scope| {
+        for (turn, wait_ms) in [0, 5, 20, 60, 20, 60].into_iter().enumerate() {
+            if turn == 4 {
+                (0..4).for_each(|_| drop(scope.spawn(spin)));
+            }
+            let session = world.session(PLAIN);
+            let mut run = session.begin(0, &[&model]);
+            run.serve_all(&[&model]);
+            std::thread::sleep(Duration::from_millis(wait_ms));
+            let started = Instant::now();
+            run.load.close();
+            slowest = slowest.max(started.elapsed());
+            session.engine.close();
+            if turn == 5 {
+                stop.store(true, Ordering::Relaxed);
+            }
+            until("the closed load lets its regions go", || {
+                run.regions
+                    .iter()
+                    .all(|region| Arc::strong_count(region) == 1)
+            });
+            assert_eq!(session.engine.heard().late, [""; 0], "after {wait_ms} ms");
+        }
+    });
+    assert!(
+        slowest < Duration::from_millis(200),
+        "close took {slowest:?}"
+    );
+    world.load(PLAIN, &[&model]).assert_fill("done");
+    world.load(PLAIN, &[&model]).assert_all_mapped(&[&model]);
+}
+
+#[test]
+fn a_cancelled_fill_says_how_far_it_came_and_the_next_start_stores_the_rest() {
+    let world = World::new();
+    let model = world.model("a.gguf", MANY, 1);
+    let session = world.session(PLAIN);
+    let mut run = session.begin(0, &[&model]);
+    run.serve_all(&[&model]);
+    until("a pack is stored", || pack_count(&world) > 0);
+    run.load.close();
+    let outcome = run.outcome();
+    outcome.assert_fill("cancelled");
+    let stored = outcome.report["fill"]["stored"]["tensors"]
+        .as_u64()
+        .expect("it is counted");
+    assert!((1..16).contains(&stored), "{stored}");
+    let says = format!("stored {stored} of 16 packs ");
+    assert!(outcome.lines[1].1.starts_with(&says), "{:?}", outcome.lines);
+    let next = world.load(PLAIN, &[&model]);
+    next.assert_fill("done");
+    assert_eq!(next.counts(), [stored, 0, 16 - stored, 0]);
+    world.load(PLAIN, &[&model]).assert_all_mapped(&[&model]);
+}
+
+/// The second load's plan waits behind the first one's fill; its memory must not.
+#[test]
+fn a_load_that_is_closed_while_its_plan_is_queued_frees_its_regions_and_says_so() {
+    let world = World::new();
+    let (model, other) = (
+        world.model("a.gguf", MANY, 1),
+        world.model("b.gguf", SMALL, 2),
+    );
+    let session = world.session(PLAIN);
+    let mut first = session.begin(0, &[&model]);
+    first.serve_all(&[&model]);
+    let mut second = session.begin(1, &[&other]);
+    second.serve_all(&[&other]);
+    second.load.close();
+    for region in &second.regions {
+        assert_eq!(Arc::strong_count(region), 1, "a closed load holds a region");
+    }
+    let still_filling = pack_count(&world) < 16;
+    assert!(
+        still_filling,
+        "the first fill ended too soon to show anything"
+    );
+    second.outcome().assert_fill("cancelled");
+    first.outcome().assert_fill("done");
+    first.load.close();
+    session.load(2, &[&other]).assert_fill("done");
+    session.load(3, &[&other]).assert_all_mapped(&[&other]);
+}
+
+#[test]
+fn a_load_that_never_gets_all_its_tensors_stores_nothing_and_holds_nothing() {
+    let world = World::new();
+    let model = world.model("a.gguf", SMALL, 1);
+    let session = world.session(PLAIN);
+    let mut run = session.begin(0, &[&model]);
+    run.serve(&model, 0);
+    run.serve(&model, 1);
+    run.load.close();
+    session.engine.close();
+    let regions = std::mem::take(&mut run.regions);
+    drop(run);
+    assert!(regions.iter().all(|region| Arc::strong_count(region) == 1));
+    assert_eq!(pack_count(&world), 0);
+    assert_eq!(session.engine.heard().late, [""; 0]);
+    world.load(PLAIN, &[&model]).assert_fill("done");
+    world.load(PLAIN, &[&model]).assert_all_mapped(&[&model]);
+}
+
+/// Engines may announce and serve tensor by tensor: each time all announced ones are served a plan
+/// is queued.
+#[test]
+fn tensors_announced_one_by_one_are_all_stored_and_a_close_ends_them_all() {
+    let world = World::new();
+    let model = world.model("a.gguf", SMALL, 1);
+    let session = world.session(PLAIN);
+    let mut run = session.begin(0, &[]);
+    for index in 0..4 {
+        run.load.expect();
+        run.serve(&model, index);
+    }
+    until("all is stored", || pack_count(&world) == 4);
+    run.load.close();
+    session.engine.close();
+    assert!(
+        run.regions
+            .iter()
+            .all(|region| Arc::strong_count(region) == 1)
+    );
+    assert_eq!(session.engine.heard().late, [""; 0]);
+    assert_eq!(world.load(PLAIN, &[&model]).counts(), [4, 0, 0, 0]);
+}
+
+#[test]
+fn loaders_at_once_on_an_empty_store_all_end_well_with_one_copy_of_each_object() {
+    let world = World::new();
+    let model = world.model("a.gguf", MANY, 1);
+    let outcomes = std::thread::scope(|scope| {
+        let load = || world.load(PLAIN, &[&model]);
+        let threads = [scope.spawn(load), scope.spawn(load), scope.spawn(load)];
+        threads.map(|thread| thread.join().expect("because no load panics"))
+    });
+    for outcome in &outcomes {
+        outcome.assert_fill("done");
+        assert_eq!(outcome.warnings(), [""; 0]);
+    }
+    // What two of them made at the same time has one name all the same.
+    assert_eq!(
+        crate::processes::names(&world.root().join("v1/objects")).len(),
+        16
+    );
+    assert_eq!(pack_count(&world), 16);
+    world.load(PLAIN, &[&model]).assert_all_mapped(&[&model]);
+}
+
+/// With the system's clock nothing is believed before its ctime is 2 s old: the fill waits for
+/// that, so that the next start hashes nothing.
+#[test]
+fn by_the_real_clock_a_fill_waits_until_receipts_and_ledger_can_be_written() {
+    let world = World::new();
+    let model = world.model("a.gguf", SMALL, 1);
+    for hits in [false, true] {
+        let engine = FakeEngine::new(PLAIN);
+        let settings = world.settings.clone();
+        let loader = Loader::with_clock(engine.clone(), settings, Arc::new(RealClock));
+        let session = crate::world::Session { loader, engine };
+        let outcome = session.load(0, &[&model]);
+        outcome.assert_fill("done");
+        if hits {
+            outcome.assert_all_mapped(&[&model]);
+            assert_eq!(outcome.reason("verified", "receipt"), 4);
+            assert_eq!(outcome.number("source_bytes_hashed"), 0);
+        }
+    }
+}
+
+fn pack_count(world: &World) -> usize {
+    crate::processes::names(&world.root().join("v1/packs")).len()
+}
+
+#[test]
+fn a_model_that_the_engine_unmaps_after_its_load_is_stored_all_the_same() {
+    let world = World::new();
+    let model = world.model("a.gguf", SMALL, 1);
+    let path = model.path.clone();
+    let session = world.session(PLAIN);
+    let mut run = session.begin(0, &[&model]);
+    run.serve_all(&[&model]);
+    drop(model);
+    run.outcome().assert_fill("done");
+    run.load.close();
+    let model = Model::open(&path);
+    world.load(PLAIN, &[&model]).assert_all_mapped(&[&model]);
+}
