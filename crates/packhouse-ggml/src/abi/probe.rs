@@ -59,15 +59,19 @@ pub(crate) struct Ops {
 
 /// Runs the probe on the host's functions. Errors name the first answer that is not layout 3's.
 pub(crate) fn probe(symbols: &Symbols) -> Result<Found, ProbeError> {
-    // The tensor comes first: functions that take one read a pointer of it, and a host whose
-    // tensors are laid out differently would follow something else.
+    // The order keeps a strange host alive: a function that follows a pointer is asked only when
+    // the place of that pointer is known.
     let name_bytes = probe_tensor(symbols)?;
     let ops = probe_ops(symbols)?;
     probe_op_field(symbols, &ops)?;
+    let (on_tensors, on_tables): (Vec<_>, Vec<_>) =
+        PROBES.iter().partition(|entry| entry.follows_a_tensor());
+    for entry in on_tables {
+        entry.expect(symbols)?;
+    }
     probe_placement(symbols)?;
-    for entry in PROBES {
-        let address = symbols.find(entry.function)?;
-        expect_slot(entry.function, entry.word, entry.run(address))?;
+    for entry in on_tensors {
+        entry.expect(symbols)?;
     }
     probe_props(symbols)?;
     Ok(Found { name_bytes, ops })
@@ -130,6 +134,15 @@ enum Answer {
 }
 
 impl Probe {
+    fn follows_a_tensor(&self) -> bool {
+        matches!(self.arguments[0], Argument::Tensor)
+    }
+
+    fn expect(&self, symbols: &Symbols) -> Result<(), ProbeError> {
+        let address = symbols.find(self.function)?;
+        expect_slot(self.function, self.word, self.run(address))
+    }
+
     fn run(&self, address: *mut c_void) -> Option<usize> {
         let table: [usize; TABLE_WORDS] = std::array::from_fn(stub_address);
         let other = table;
@@ -282,12 +295,10 @@ fn probe_op_field(symbols: &Symbols, ops: &Ops) -> Result<(), ProbeError> {
 /// tensor its buffer is another decoy, two words off. So wherever the host looks it finds something
 /// to call.
 fn probe_placement(symbols: &Symbols) -> Result<(), ProbeError> {
-    let rotated = |by: usize| std::array::from_fn(|word| stub_address((word + by) % TABLE_WORDS));
-    let second: [usize; TABLE_WORDS] = rotated(2);
-    let mut first: [usize; TABLE_WORDS] = rotated(1);
-    first[TENSOR_BUFFER_WORD] = second.as_ptr().expose_provenance();
-    let mut buffer: [usize; TABLE_WORDS] = rotated(0);
-    buffer[TENSOR_BUFFER_WORD] = second.as_ptr().expose_provenance();
+    let second: [usize; TABLE_WORDS] =
+        std::array::from_fn(|word| stub_address((word + 2) % TABLE_WORDS));
+    let mut first = decoy_of(1, &second);
+    let mut buffer = decoy_of(0, &second);
     let decoy = first.as_mut_ptr();
     let mut parent = dummy_tensor();
     parent.head.buffer = buffer.as_mut_ptr().cast();
@@ -317,6 +328,15 @@ fn probe_placement(symbols: &Symbols) -> Result<(), ProbeError> {
         expect_slot(function, SET_TENSOR_WORD, FIRED.get())?;
     }
     Ok(())
+}
+
+/// A buffer table whose stubs are shifted by `by` words. The words that a buffer calls nothing in
+/// lead to another table, for hosts that take it for a tensor.
+fn decoy_of(by: usize, other: &[usize; TABLE_WORDS]) -> [usize; DECOY_WORDS] {
+    std::array::from_fn(|word| match word {
+        TENSOR_BUFFER_WORD | BUFFER_WORDS.. => other.as_ptr().expose_provenance(),
+        _ => stub_address(word + by),
+    })
 }
 
 /// The two halves of a pointer as fields of 32 bits hold them, low half first.
@@ -415,6 +435,9 @@ const PROPS_BYTES_MAX: usize = 4096;
 const BUFFER_TYPE_WORD: usize = 11;
 const TENSOR_BUFFER_WORD: usize = 1;
 const SET_TENSOR_WORD: usize = 4;
+const BUFFER_WORDS: usize = size_of::<v3::Buffer>() / size_of::<usize>();
+/// Long enough for a tensor.
+const DECOY_WORDS: usize = size_of::<DummyTensor>() / size_of::<usize>();
 const DUMMY_BYTES: usize = 576;
 const NAME_BYTES_MAX: usize = 1024;
 const OPS_SEARCHED: usize = 64;
@@ -477,6 +500,15 @@ static PROBES: &[Probe] = &[
     ),
     fires("ggml_backend_buft_is_host", 7, [T, N0, N0, N0, N0, N0, N0]),
     returns("ggml_backend_buft_get_device", 8),
+    // Before all that is asked of a `Buffer`, whose word for the type can't be called.
+    returns("ggml_backend_buffer_get_type", BUFFER_TYPE_WORD),
+    returns("ggml_backend_buffer_get_size", 13),
+    Probe {
+        function: "ggml_backend_buffer_get_usage",
+        arguments: [T, N0, N0, N0, N0, N0, N0],
+        word: 14,
+        answer: Answer::ReturnsLow,
+    },
     fires(
         "ggml_backend_buffer_get_base",
         1,
@@ -503,14 +535,6 @@ static PROBES: &[Probe] = &[
     ),
     fires("ggml_backend_buffer_clear", 9, [B, N0, N0, N0, N0, N0, N0]),
     fires("ggml_backend_buffer_reset", 10, [B, N0, N0, N0, N0, N0, N0]),
-    returns("ggml_backend_buffer_get_type", BUFFER_TYPE_WORD),
-    returns("ggml_backend_buffer_get_size", 13),
-    Probe {
-        function: "ggml_backend_buffer_get_usage",
-        arguments: [T, N0, N0, N0, N0, N0, N0],
-        word: 14,
-        answer: Answer::ReturnsLow,
-    },
     fires("ggml_backend_dev_name", 0, [T, N0, N0, N0, N0, N0, N0]),
     fires(
         "ggml_backend_dev_description",
