@@ -270,7 +270,7 @@ fn probe_tensor(symbols: &Symbols) -> Result<usize, ProbeError> {
     Ok(name_bytes)
 }
 
-/// `ggml_op_desc` reads the op's number, `ggml_set_input` sets a flag: this finds both fields.
+/// `ggml_op_desc` reads the op's number, `ggml_set_output` sets a flag: this finds both fields.
 fn probe_op_field(symbols: &Symbols, ops: &Ops) -> Result<(), ProbeError> {
     let mut tensor = dummy_tensor();
     tensor.head.op = ops.mul_mat;
@@ -281,12 +281,12 @@ fn probe_op_field(symbols: &Symbols, ops: &Ops) -> Result<(), ProbeError> {
     let name = unsafe { CStr::from_ptr(std::ptr::with_exposed_provenance::<c_char>(name)) };
     let is_mul_mat = usize::from(name == c"MUL_MAT");
     expect_value("whether ggml_op_desc tells MUL_MAT", 1, is_mul_mat)?;
-    call(symbols, "ggml_set_input", address, 0)?;
+    call(symbols, "ggml_set_output", address, 0)?;
     // SAFETY: the tensor is initialised; a volatile read because the host wrote it behind the
     // compiler's back.
     let flags = unsafe { std::ptr::read_volatile(&raw const tensor.head.flags) };
     let is_set = usize::from(flags != 0);
-    expect_value("whether ggml_set_input sets a flag", 1, is_set)
+    expect_value("whether ggml_set_output sets a flag", 1, is_set)
 }
 
 /// A write goes to the buffer of a tensor, or of what it views: this finds `buffer` and `view_src`.

@@ -197,7 +197,7 @@ size_t ggml_nbytes(const tensor *t) {
 int64_t ggml_nelements(const tensor *t) { return t->ne[0] * t->ne[1] * t->ne[2] * t->ne[3]; }
 void *ggml_get_data(const tensor *t) { return t->data; }
 const char *ggml_get_name(const tensor *t) { return t->name; }
-void ggml_set_input(tensor *t) { t->flags |= 1; }
+void ggml_set_output(tensor *t) { t->flags |= 1; }
 size_t ggml_tensor_overhead(void) { return 32 + sizeof(tensor); }
 
 tensor *ggml_set_name(tensor *t, const char *name) {
