@@ -94,3 +94,35 @@ fn each_degree_of_trust_serves_the_same_bytes() {
         assert_no_complaint(&answer);
     }
 }
+
+/// A packer whose bytes depend on the whole tensor is run on whole tensors only.
+#[test]
+fn a_packer_that_packs_no_units_alone_packs_whole_tensors() {
+    let host = Host::new(&[]).set("MOCK_PACKER", "whole");
+    for words in [&["entries"][..], &["threads", "3"]] {
+        assert_no_complaint(&host.run_scenario(words));
+    }
+}
+
+/// What packs to other bytes each time is packed, and neither stored nor taken from the store.
+#[test]
+fn a_packer_that_is_not_deterministic_is_left_alone() {
+    let host = Host::new(&[]).set("MOCK_PACKER", "random");
+    let answer = host.run_scenario(&["by-hand"]);
+    let told = answer
+        .lines
+        .iter()
+        .any(|line| line.contains("is not deterministic"));
+    assert!(told, "{answer:#?}");
+    assert!(!answer.stderr.contains("packhouse: stored "), "{answer:#?}");
+}
+
+/// The canary of all scenarios: one wrong bit from the packer that the plug-in calls is seen.
+#[test]
+fn a_wrong_bit_is_seen() {
+    for scenario in ["entries", "views", "by-hand", "again", "over-waiting"] {
+        let answer = Host::new(&[]).set("MOCK_PACKER", "lies").run(&[scenario]);
+        assert!(!answer.is_ok, "{scenario}: {answer:#?}");
+        assert!(answer.stderr.contains(" differs at byte "), "{answer:#?}");
+    }
+}

@@ -686,6 +686,16 @@ static void *loader_thread(void *argument) {
     return NULL;
 }
 
+/* One buffer whose tensors are set by a thread each. */
+static struct load divided;
+
+static void *tensor_thread(void *argument) {
+    size_t i = (size_t)(uintptr_t)argument;
+    set(&divided, &shared_model, i);
+    expect_bytes(&divided, i, shared_model.expected[i], shared_model.bytes[i], "thread, tensor");
+    return NULL;
+}
+
 static void threads(int count) {
     enum { THREADS = 4 };
     pthread_t thread[THREADS];
@@ -693,6 +703,13 @@ static void threads(int count) {
     for (int i = 0; i < THREADS; i++)
         REQUIRE(pthread_create(&thread[i], NULL, loader_thread, &count) == 0);
     for (int i = 0; i < THREADS; i++) pthread_join(thread[i], NULL);
+    for (int turn = 0; turn < count; turn++) {
+        divided = begin(&shared_model);
+        for (size_t i = 0; i < THREADS; i++)
+            REQUIRE(pthread_create(&thread[i], NULL, tensor_thread, (void *)i) == 0);
+        for (int i = 0; i < THREADS; i++) pthread_join(thread[i], NULL);
+        end(&divided);
+    }
     close_model(&shared_model);
 }
 

@@ -559,20 +559,30 @@ static enum ggml_status repack_init(table *b, tensor *t) {
     return GGML_STATUS_SUCCESS;
 }
 
+static bool packer_lies, packer_wants_all, packer_is_random;
+
 /* Groups of rows, block after block; every byte is changed too, so that a plain copy shows. */
 static void repack_set(table *b, tensor *t, const void *data, size_t offset, size_t size) {
     (void)b;
+    bool by_host = announced == (void *)repack_set;
     enter(repack_set);
     const struct traits *by = t->extra;
     ASSERT(offset == 0 && size == ggml_nbytes(t) && by != NULL);
     size_t blocks = t->ne[0] / by->block_elements, bytes = by->block_bytes, rows = by->rows;
+    size_t groups = size / (rows * blocks * bytes);
+    static uint8_t turn;
+    uint8_t change = 0x88;
+    if (packer_wants_all) change ^= (uint8_t)groups;
+    if (packer_is_random && blocks == 3) change ^= __atomic_add_fetch(&turn, 1, __ATOMIC_RELAXED);
     const uint8_t *source = data;
     uint8_t *target = t->data;
-    for (size_t group = 0; group < size / (rows * blocks * bytes); group++)
+    for (size_t group = 0; group < groups; group++)
         for (size_t block = 0; block < blocks; block++)
             for (size_t row = 0; row < rows; row++)
                 for (size_t i = 0; i < bytes; i++)
-                    *target++ = source[((group * rows + row) * blocks + block) * bytes + i] ^ 0x88;
+                    *target++ =
+                        source[((group * rows + row) * blocks + block) * bytes + i] ^ change;
+    if (packer_lies && !by_host) target[-1] ^= 1;
 }
 
 static table *plain_alloc(table *type, size_t size) {
@@ -727,6 +737,9 @@ __attribute__((constructor)) static void start(void) {
     W(REG, &cpu_reg, R_PROC) = reg_proc;
     fill_gap(DEVICE, &cpu_device);
     fill_gap(DEVICE, &gpu_device);
+    packer_lies = is_set("MOCK_PACKER", "lies");
+    packer_wants_all = is_set("MOCK_PACKER", "whole");
+    packer_is_random = is_set("MOCK_PACKER", "random");
     gpu_accepts = is_set("MOCK_GPU", "accept");
     early_accepts = is_set("MOCK_EARLY", "accept");
     if (getenv("MOCK_GPU")) make_device(&gpu_device);
