@@ -111,6 +111,16 @@ impl SimFs {
         self.touch(path);
     }
 
+    /// Sets the group of a file or folder; until then it is the owner's private group.
+    pub fn set_group(&self, path: impl AsRef<Path>, gid: u32) {
+        let inode = self.must_find(path.as_ref());
+        self.machine()
+            .node_mut(inode)
+            .expect("because it was found")
+            .gid = Some(gid);
+        self.touch(path);
+    }
+
     /// Sets the mode of a file or folder.
     pub fn set_mode(&self, path: impl AsRef<Path>, mode: u32) {
         let inode = self.must_find(path.as_ref());

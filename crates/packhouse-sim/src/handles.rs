@@ -170,7 +170,7 @@ impl Shared {
             inode,
             link_count: machine.link_count(inode),
             uid: node.uid,
-            gid: node.uid,
+            gid: node.gid.unwrap_or(node.uid),
             size,
             allocated_bytes: size.next_multiple_of(4096),
             mtime_ns: node.mtime_ns,

@@ -84,6 +84,8 @@ pub(crate) struct Machine {
 pub(crate) struct Node {
     pub(crate) mode: u32,
     pub(crate) uid: u32,
+    /// `None`: the owner's private group, of the owner's number.
+    pub(crate) gid: Option<u32>,
     pub(crate) generation: u32,
     pub(crate) mtime_ns: i64,
     pub(crate) ctime_ns: i64,
@@ -163,6 +165,7 @@ impl Machine {
         let node = Node {
             mode,
             uid,
+            gid: None,
             generation: u32::try_from(self.random.next() >> 32).unwrap_or(0),
             mtime_ns: now_ns,
             ctime_ns: now_ns,

@@ -470,6 +470,7 @@ fn folders_must_belong_to_trusted_owners_alone() {
         );
         bench.sim.set_owner(folder, 1000);
         for mode in [0o775, 0o757, 0o1777] {
+            bench.sim.set_group(folder, 100);
             bench.sim.set_mode(folder, mode);
             let refusal = open(&bench.sim).err().expect("because others may write");
             assert!(
@@ -483,6 +484,27 @@ fn folders_must_belong_to_trusted_owners_alone() {
     open(&bench.sim)
         .map(|_| ())
         .expect("because all is well again");
+}
+
+#[test]
+fn a_private_group_may_write_to_an_ancestor_but_not_to_the_store() {
+    let bench = Bench::new();
+    bench.sim.set_mode("/home/user", 0o775);
+    open(&bench.sim)
+        .map(|_| ())
+        .expect("because group 1000 is user 1000's own");
+    bench.sim.set_mode("/home", 0o775);
+    bench.sim.set_owner("/home", 0);
+    let refusal = open(&bench.sim)
+        .err()
+        .expect("because root's group is not private");
+    assert!(matches!(refusal, OpenError::Writable { .. }), "{refusal}");
+    bench.sim.set_mode("/home", 0o755);
+    bench.sim.set_mode(ROOT, 0o775);
+    let refusal = open(&bench.sim)
+        .err()
+        .expect("because the store is the user's alone");
+    assert!(matches!(refusal, OpenError::Writable { .. }), "{refusal}");
 }
 
 #[test]
