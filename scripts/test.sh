@@ -19,8 +19,8 @@ nextest_version=0.9.151
 bans=(clippy::disallowed_methods clippy::disallowed_types clippy::disallowed_macros
   clippy::unwrap_used)
 
-all=(tools fmt clippy clippy-tests ban-canary tidy build unit-tests doc-tests engine release
-  engine-tests)
+all=(tools fmt clippy clippy-tests ban-canary tidy build unit-tests doc-tests asan fuzz engine
+  release engine-tests)
 
 stage_tools() {
   isa_of_cpu
@@ -90,6 +90,10 @@ nextest() {
 stage_unit_tests() { nextest; }
 
 stage_doc_tests() { cargo test --locked --quiet --doc; }
+
+stage_asan() { bash scripts/asan.sh; }
+
+stage_fuzz() { sh fuzz/run.sh 60; }
 
 stage_engine() { bash scripts/engine.sh && isa_of_engine; }
 

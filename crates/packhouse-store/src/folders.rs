@@ -160,9 +160,9 @@ fn judge_ancestor(dir: &Dir, owners: &Owners) -> Result<(), OpenError> {
     judge(without_private_group(stat), dir.path(), owners)
 }
 
-/// Takes the group's right to write from the mode of a folder whose group is its owner's private one:
-/// most distributions give each user a group of the user's own number and a umask that lets it write,
-/// so `~/.cache` is 0775 there. Root's group is no private one.
+/// Takes the group's right to write from the mode of a folder whose group is its owner's private
+/// one: most distributions give each user a group of the user's own number and a umask that lets it
+/// write, so `~/.cache` is 0775 there. Root's group is no private one.
 fn without_private_group(stat: Stat) -> Stat {
     let private = stat.uid != 0 && stat.gid == stat.uid;
     let mode = if private {
