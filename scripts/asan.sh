@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The plug-in's host tests with everything instrumented by AddressSanitizer: the plug-in, the mock
-# ggml and the host program. Two canaries are among them: a read of freed memory in the host, and
-# one of the host's freed memory from inside the plug-in, must both be reported.
+# ggml and the host program. Canaries are among them: a read of freed memory in the host, one of the
+# host's freed memory from inside the plug-in, and a leak must all be reported.
 #   scripts/asan.sh [WORD...]     words for the test runner, as in `scripts/asan.sh entries`
 # Needs gcc with its libasan. Builds into target/asan. One to three minutes on two cores.
 # Exit: 0 all passed; else something failed or a canary went unnoticed.
@@ -18,7 +18,7 @@ RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address \
   cargo build --locked --quiet -p packhouse-ggml --target "$target" --target-dir target/asan
 export PACKHOUSE_TEST_PLUGIN=$PWD/target/asan/$target/debug/libpackhouse_ggml.so
 export PACKHOUSE_TEST_CFLAGS='-fsanitize=address -fno-omit-frame-pointer'
-export ASAN_OPTIONS=detect_leaks=0:abort_on_error=0:exitcode=99:detect_stack_use_after_return=1
+export ASAN_OPTIONS=detect_leaks=1:abort_on_error=0:exitcode=99:detect_stack_use_after_return=1
 export PACKHOUSE_TEST_ASAN=1
 
 cargo test --locked --quiet -p packhouse-ggml --test ggml -- "$@"

@@ -44,7 +44,7 @@ pub struct Region {
 /// What backs a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backing {
-    /// Nothing: every access faults.
+    /// Nothing: it reads as zero, as an engine's own fresh memory may, and a write faults.
     Empty,
     /// Private memory of this process.
     Private,
@@ -76,9 +76,8 @@ impl Reservation {
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
         // SAFETY: a fresh anonymous mapping at an address of the kernel's choice touches nothing
         // else.
-        let start = unsafe {
-            rustix::mm::mmap_anonymous(ptr::null_mut(), whole, ProtFlags::empty(), flags)
-        }?;
+        let start =
+            unsafe { rustix::mm::mmap_anonymous(ptr::null_mut(), whole, ProtFlags::READ, flags) }?;
         let start = start.cast::<u8>();
         let gap = start.addr().next_multiple_of(HUGE_PAGE_BYTES) - start.addr();
         Ok(Self {

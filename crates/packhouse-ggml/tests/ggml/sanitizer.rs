@@ -7,12 +7,11 @@ fn is_instrumented() -> bool {
     std::env::var_os("PACKHOUSE_TEST_ASAN").is_some()
 }
 
-fn report_of(command: &str) -> String {
+fn assert_reported(command: &str, report: &str, place: &str) {
     let answer = Host::new(&[]).run(&[command]);
     assert!(!answer.is_ok, "{command} went unnoticed: {answer:#?}");
-    let report = "AddressSanitizer: heap-use-after-free";
     assert!(answer.stderr.contains(report), "{answer:#?}");
-    answer.stderr
+    assert!(answer.stderr.contains(place), "{answer:#?}");
 }
 
 /// The plain run tests the plug-in as it is; the instrumented one must see what it is there to see,
@@ -24,7 +23,10 @@ fn the_sanitizer_looks_where_it_is_said_to_look() {
     let is_there = bytes.windows(wanted.len()).any(|part| part == wanted);
     assert_eq!(is_there, is_instrumented(), "{}", plugin().display());
     if is_instrumented() {
-        assert!(report_of("use-after-free").contains(" in use_after_free "));
-        assert!(report_of("select-freed").contains("packhouse_ggml::"));
+        let report = "AddressSanitizer: heap-use-after-free";
+        assert_reported("use-after-free", report, " in use_after_free ");
+        assert_reported("select-freed", report, "packhouse_ggml");
+        let report = "LeakSanitizer: detected memory leaks";
+        assert_reported("leak", report, "leak of 100 byte(s)");
     }
 }
