@@ -108,7 +108,7 @@ impl FakeEngine {
 
     /// Waits for the first report of a load whose fill is in a state.
     pub(crate) fn report_of(&self, load: u64, wanted: impl Fn(&str) -> bool) -> Value {
-        let deadline = Instant::now() + Duration::from_secs(30);
+        let deadline = Instant::now() + Duration::from_secs(60);
         let mut heard = self.heard.lock().expect("because no holder panics");
         loop {
             let found = heard.reports.iter().find(|report| {
@@ -212,6 +212,8 @@ impl Engine for FakeEngine {
     fn attach(&self, region: &Region, object: &VerifiedObject) -> io::Result<()> {
         self.enter("attach");
         if self.attach_fails.load(Ordering::SeqCst) {
+            // What the region held is gone, as after a mapping that was taken back.
+            region.with_private(|bytes| bytes.fill(0))?;
             return Err(io::ErrorKind::OutOfMemory.into());
         }
         let file = object

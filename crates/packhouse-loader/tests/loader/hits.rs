@@ -198,6 +198,16 @@ fn an_object_that_can_not_be_mapped_is_packed_for_that_reason() {
     let outcome = session.load(0, &[&model]);
     assert_eq!(outcome.counts(), [0, 0, 4, 4]);
     assert_eq!(outcome.reason("refused", "map"), 4);
+    // Without a ledger the region was packed before, and the failed mapping wrote over it.
+    let session = world.session(PLAIN);
+    session.engine.fail_attach();
+    let mut run = session.begin(0, &[&model]);
+    for index in 0..4 {
+        let copy = model.read(index);
+        run.serve_from(&model, index, &copy);
+        run.assert_right(&model, index, &copy);
+    }
+    assert_eq!(run.outcome().counts(), [0, 0, 4, 4]);
     world.load(PLAIN, &[&model]).assert_all_mapped(&[&model]);
 }
 

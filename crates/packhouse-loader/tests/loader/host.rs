@@ -2,10 +2,13 @@
 
 use crate::fake::PLAIN;
 use crate::fill::Tmpfs;
-use crate::world::{Model, SMALL, World};
+use crate::world::{Model, SMALL, World, edit_file};
 use packhouse_loader::Settings;
+use packhouse_sys::map::{Backing, Region};
 use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
+use std::process::Command;
+use std::sync::Arc;
 
 #[test]
 fn without_a_home_the_engine_packs_and_the_line_says_so() {
@@ -158,20 +161,57 @@ fn a_root_that_is_not_ours_alone_is_no_store() {
     world.load(PLAIN, &[&model]).assert_all_mapped(&[&model]);
 }
 
-/// ramfs stands for every file system that is not known to be safe to map. Needs root, for the
-/// mount.
+/// ramfs stands for every file system that is not known to be safe to map. It says that it has no
+/// room, so the store is filled elsewhere and copied there. Needs root, for the mount.
 #[test]
 fn objects_on_an_unknown_file_system_are_read_into_private_memory_and_hashed_each_time() {
     let world = World::new();
     let model = world.model("a.gguf", SMALL, 1);
-    let Some(_mount) = Tmpfs::mount_as("ramfs", &world.root(), "mode=0755") else {
+    world.fill(PLAIN, &[&model]);
+    let root = world.path("far");
+    let Some(_mount) = Tmpfs::mount_as("ramfs", &root, "mode=0755") else {
         return;
     };
-    // A ramfs has no size, so there is room only where the disk's rule does not ask for it.
-    let miss = world.load(PLAIN, &[&model]);
-    assert_eq!(miss.counts(), [0, 0, 4, 0]);
-    miss.assert_fill("stopped");
-    assert_eq!(miss.warnings().len(), 1, "{miss:#?}");
+    let mut copy = Command::new("cp");
+    copy.arg("-a").arg(world.root().join(".")).arg(&root);
+    assert!(copy.status().expect("because cp is there").success());
+    let settings = Settings {
+        root: Some(root.clone()),
+        ..world.settings.clone()
+    };
+    let load = || {
+        let session = world.session_with(PLAIN, settings.clone());
+        let mut run = session.begin(0, &[&model]);
+        run.serve_all(&[&model]);
+        let private = |region: &Arc<Region>| region.backing() == Backing::Private;
+        assert!(
+            run.regions.iter().all(private),
+            "nothing is mapped from there"
+        );
+        run.outcome()
+    };
+    for _ in 0..2 {
+        let outcome = load();
+        assert_eq!(outcome.counts(), [0, 4, 0, 0]);
+        assert_eq!(outcome.reason("verified", "reverified"), 4);
+        let line = "0 tensors mapped, 4 copied (11.1 KiB), 0 packed, 0 refused; 14 samples in \
+                    0 us; 4 verified anew (11.1 KiB)";
+        assert_eq!(outcome.line, line);
+    }
+    let objects = root.join("v1/objects");
+    let name = &crate::processes::names(&objects)[0];
+    edit_file(&objects.join(&name[..2]).join(name), |file| {
+        file.write_all_at(b"x", 1000)
+            .expect("because it is writable");
+    });
+    let outcome = load();
+    assert_eq!(outcome.counts(), [0, 3, 1, 1]);
+    assert_eq!(outcome.reason("refused", "corrupt"), 1);
+    outcome.assert_fill("stopped");
+    assert!(
+        outcome.warnings()[0].contains("the disk has 0 B free"),
+        "{outcome:#?}"
+    );
 }
 
 /// Stat proves nothing there: the source is hashed at each load, and a pack is stored only if it
@@ -193,7 +233,7 @@ fn a_source_on_an_unknown_file_system_is_hashed_at_each_load() {
                 .write(true)
                 .open(&path)
                 .expect("because it is there");
-            let edited = std::os::unix::fs::FileExt::write_all_at(&file, &[0x5a; 64], offset);
+            let edited = file.write_all_at(&[0x5a; 64], offset);
             edited.expect("because it is writable");
         }
     });

@@ -342,7 +342,7 @@ pub(crate) fn restore_mtime(file: &File, before: std::time::SystemTime) {
 
 /// Waits for a condition with a deadline.
 pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(30);
+    let deadline = Instant::now() + Duration::from_secs(60);
     while !holds() {
         assert!(Instant::now() < deadline, "in vain: {what}");
         std::thread::sleep(Duration::from_millis(1));
