@@ -74,6 +74,12 @@ fn several_buffers_from_several_threads() {
     run(&["threads", "12"]);
 }
 
+/// The background thread sleeps and wakes in code that the host has closed.
+#[test]
+fn a_host_may_unload_the_plug_in_after_a_load() {
+    assert_no_complaint(&Host::new(&[]).run_scenario(&["unload"]));
+}
+
 /// Without a store, and with one that may not grow, the same bytes come from the host's packer
 /// alone.
 #[test]

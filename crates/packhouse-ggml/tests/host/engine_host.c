@@ -1,7 +1,9 @@
 /* A host process of the plug-in on the real ggml: linked to an engine's libraries, loads the
  * plug-in by GGML_BACKEND_PATH as every tool of the engine does, and runs a scenario of entries.c.
+ *
  *   engine_host FOLDER SCENARIO [N]
- * FOLDER is where the engine's backends lie. Compile with -DREAL_GGML. */
+ *
+ * FOLDER is where the engine's backends lie. Compiled with -DREAL_GGML. */
 #include "entries.h"
 
 #include <stdio.h>

@@ -1,11 +1,17 @@
 /* See mock_ggml.h. One CPU device with a plain type, extra types and a row-interleaving packer; a
- * GPU device with a host buffer type on demand. Environment: MOCK_MUTANT   "TABLE insert N" or
- * "TABLE swap N": moves slots of a table (buft, buffer, device, backend, reg) for the whole
- * library, so that it is consistent and unlike API 3 MOCK_API      API number of the CPU registry
- * (3) MOCK_NO_CPU, MOCK_NO_REPACK   set: the device, the type is not there MOCK_GPU      accept |
- * refuse: a GPU device before the CPU whose supports_op says so MOCK_GPU_TYPE none: that device has
- * no host buffer type MOCK_EARLY    accept | refuse: an extra type before CPU_REPACK MOCK_OPS_SHIFT
- * N: the numbers of all ops but NONE are N higher
+ * GPU device with a host buffer type on demand. Environment:
+ *
+ *   MOCK_MUTANT     "TABLE insert N" or "TABLE swap N": moves slots of a table (buft, buffer,
+ *                   device, backend, reg) for the whole library: consistent, and no API 3
+ *   MOCK_API        API number of the CPU registry (3)
+ *   MOCK_NO_CPU, MOCK_NO_REPACK   set: the device, the type is not there
+ *   MOCK_GPU        accept | refuse: a GPU device before the CPU whose supports_op says so
+ *   MOCK_GPU_TYPE   none: that device has no host buffer type
+ *   MOCK_EARLY      accept | refuse: an extra type before CPU_REPACK
+ *   MOCK_PACKER     lies | whole | random: a packer that packs other bytes when the plug-in calls
+ *                   it, one whose bytes depend on the number of rows, one that packs golden weights
+ *                   (three blocks wide) to other bytes each time
+ *   MOCK_OPS_SHIFT  N: the numbers of all ops but NONE are N higher
  *
  * Every slot of the library's own tables counts who called it: the library itself says which slot
  * it is about to call, a call that was not so announced came from the plug-in. */
@@ -750,8 +756,7 @@ __attribute__((constructor)) static void start(void) {
     if (!getenv("MOCK_NO_REPACK")) extra_types[count++] = &repack_type;
 }
 
-/* Packs a tensor in a stock buffer and compares with a second way to the same bytes: 1 when equal.
- */
+/* Packs a tensor in a stock buffer and compares with a second way to the bytes: 1 when equal. */
 int mock_goes_on(void) {
     tensor t = {0};
     t.type = GGML_TYPE_Q4_0;

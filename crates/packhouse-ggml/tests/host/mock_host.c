@@ -1,7 +1,11 @@
 /* A host process of the plug-in on the mock ggml: loads the library, loads the plug-in as ggml
- * does, and runs what its arguments say. mock_host MOCK SCOPE PLUGIN COMMAND [N] [--no-host] MOCK
- * paths of mock libraries, separated by ':'; the first is the one that is used SCOPE   local |
- * global COMMAND load | select | a scenario of entries.c */
+ * does, and runs what its arguments say.
+ *
+ *   mock_host MOCK SCOPE PLUGIN COMMAND [N] [--no-host]
+ *
+ *   MOCK     paths of mock libraries, separated by ':'; the first is the one that is used
+ *   SCOPE    local | global
+ *   COMMAND  load | select | select-freed | unload | a scenario of entries.c */
 #define _GNU_SOURCE
 #include "entries.h"
 
@@ -9,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 struct api api;
 ggml_backend_buffer_type_t ours, stock;
@@ -198,6 +203,14 @@ int main(int count, char **words) {
     }
     if (strcmp(words[4], "select-freed") == 0) {
         select_freed();
+        return 0;
+    }
+    if (strcmp(words[4], "unload") == 0) {
+        /* As ggml_backend_unload does, which knows nothing of threads that still run. */
+        run_scenario("by-hand", 0);
+        dlclose(plugin);
+        usleep(300000);
+        printf("ok\n");
         return 0;
     }
     int status = run_scenario(words[4], count > 5 ? atoi(words[5]) : 0);
