@@ -41,7 +41,13 @@ fn assert_served(host: &Host, what: &str) {
     let answer = host.run(&["select"]);
     assert_eq!(answer.value("mul_mat"), "1", "{what}: {answer:#?}");
     assert_eq!(answer.value("get_rows"), "0", "{what}: {answer:#?}");
-    host.run_scenario(&["by-hand"]);
+    let answer = host.run_scenario(&["by-hand"]);
+    // The counter that refused hosts rely on does count: the engine's packer is called directly.
+    let calls: usize = answer
+        .value("direct_after")
+        .parse()
+        .expect("because it is a number");
+    assert!(calls > 0, "{what}: {answer:#?}");
 }
 
 #[test]

@@ -214,6 +214,7 @@ int main(int count, char **words) {
         return 0;
     }
     int status = run_scenario(words[4], count > 5 ? atoi(words[5]) : 0);
+    printf("direct_after=%zu\n", G(mock_direct_calls)());
     if (status == 0) printf("ok\n");
     return status;
 }
