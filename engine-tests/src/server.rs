@@ -165,6 +165,11 @@ impl Server {
 
     /// Waits until this process's fill has ended, and says what was loaded.
     pub fn wait_filled(&self) -> Load {
+        self.wait_filled_within(PATIENCE)
+    }
+
+    /// The same for a fill that may take longer, e.g. that of a large model.
+    pub fn wait_filled_within(&self, limit: Duration) -> Load {
         let start = Instant::now();
         loop {
             let load = self.load();
@@ -172,7 +177,7 @@ impl Server {
                 return load;
             }
             assert!(
-                start.elapsed() < PATIENCE,
+                start.elapsed() < limit,
                 "the fill never ended:\n{:#?}",
                 self.lines()
             );

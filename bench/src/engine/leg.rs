@@ -75,13 +75,16 @@ pub struct Leg {
     pub tokens: Vec<i64>,
 }
 
+/// Gigabytes at idle priority, each pack synced.
+const FILL_LIMIT: Duration = Duration::from_secs(900);
+
 /// Fills the store that the `hit` legs use, and leaves it written back.
 ///
 /// # Errors
 /// Whatever the server's socket says.
 pub fn fill_store(sandbox: &Sandbox, plan: &Plan) -> io::Result<Value> {
     let (server, ready_ns) = start_server(sandbox, Mode::Fill, plan)?;
-    let load = server.wait_filled();
+    let load = server.wait_filled_within(FILL_LIMIT);
     server.stop();
     rustix::fs::sync();
     let again = start_server(sandbox, Mode::Hit, plan)?.0;
