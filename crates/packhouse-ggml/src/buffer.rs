@@ -202,6 +202,13 @@ unsafe extern "C" fn free_buffer(buffer: *mut v3::Buffer) {
         // SAFETY: `new_buffer` leaked this box into the buffer, and the host frees a buffer once.
         let context = unsafe { Box::from_raw((*buffer).context.cast::<BufferContext>()) };
         context.load.close();
+        // A fill's thread has idle priority and may hold the regions for a while yet.
+        for placed in context.lock().values() {
+            if let Err(error) = placed.region.give_back() {
+                let line = format!("memory of an unloaded model stays: {error}");
+                context.plugin.say(Level::Warn, &line);
+            }
+        }
     });
 }
 

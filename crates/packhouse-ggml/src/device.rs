@@ -22,12 +22,12 @@ unsafe impl Send for Tables {}
 unsafe impl Sync for Tables {}
 
 impl Tables {
-    /// Makes the tables; `devices` is whether the registry shows its device.
-    pub(crate) fn new(devices: bool) -> Self {
+    /// Makes the tables.
+    pub(crate) fn new() -> Self {
         let reg = Box::into_raw(Box::new(v3::Reg {
             api_version: v3::API_VERSION,
             get_name: Some(reg_name),
-            get_device_count: Some(if devices { one_device } else { no_device }),
+            get_device_count: Some(one_device),
             get_device: Some(reg_device),
             get_proc_address: None,
             context: ptr::null_mut(),
@@ -82,10 +82,6 @@ unsafe extern "C" fn reg_name(_reg: *mut v3::Reg) -> *const c_char {
 
 unsafe extern "C" fn one_device(_reg: *mut v3::Reg) -> usize {
     1
-}
-
-unsafe extern "C" fn no_device(_reg: *mut v3::Reg) -> usize {
-    0
 }
 
 unsafe extern "C" fn reg_device(reg: *mut v3::Reg, _index: usize) -> *mut v3::Device {

@@ -198,7 +198,7 @@ impl Environment {
 
     fn path(&self, name: &str) -> Option<PathBuf> {
         let value = self.variables.get(OsStr::new(name))?;
-        (!value.is_empty()).then(|| PathBuf::from(value))
+        Some(PathBuf::from(value)).filter(|path| path.is_absolute())
     }
 
     fn text(&self, name: &str) -> Option<String> {

@@ -25,8 +25,6 @@ pub(crate) struct Host {
 pub(crate) struct Description {
     /// `ggml_version()`.
     pub version: String,
-    /// The CPU registry's API number.
-    pub api_version: i32,
     /// Path of the library that holds the CPU_REPACK packer.
     pub cpu_library: String,
 }
@@ -159,7 +157,6 @@ impl Host {
         let set_tensor = set_tensor.ok_or(HostError::NoRepack)?;
         let description = Description {
             version: version.to_string_lossy().into_owned(),
-            api_version,
             cpu_library: Symbols::path_of(set_tensor as *const c_void),
         };
         Ok(Self {

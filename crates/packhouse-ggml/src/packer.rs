@@ -71,10 +71,13 @@ impl EnginePacker {
         }
         let rows = i64::try_from(rows).map_err(|_| refusal())?;
         let head = tensor.head_mut();
-        // The parent's `extra` stays: it is the choice the engine made for the whole tensor.
-        (head.ne[1], head.ne[2], head.ne[3]) = (rows, 1, 1);
-        head.nb[2] = head.nb[1] * usize::try_from(rows).map_err(|_| refusal())?;
-        head.nb[3] = head.nb[2];
+        // A part keeps the parent's `extra`: it is the choice the engine made for the whole tensor. A
+        // whole tensor keeps its dims too, so that a stack of matrices is packed as one.
+        if u64::try_from(source.len()).ok() != Some(geometry.payload_bytes()) {
+            (head.ne[1], head.ne[2], head.ne[3]) = (rows, 1, 1);
+            head.nb[2] = head.nb[1] * usize::try_from(rows).map_err(|_| refusal())?;
+            head.nb[3] = head.nb[2];
+        }
         head.data = target.as_mut_ptr().cast();
         // SAFETY: the tensor is whole and packable, and after the check both ranges have its bytes.
         unsafe {
@@ -117,11 +120,47 @@ impl EnginePacker {
         let by_units = self.pack_golden(ty, &golden.dims, &golden, 1)? == whole
             && self.pack_golden(ty, &golden.dims, &golden, 2)? == whole
             && self.pack_golden(ty, &stacked, &golden, GOLDEN_WHOLE)? == whole;
+        let sample_rows = self.sample_rows(ty, unit_rows, &golden, &whole)?;
         let fingerprint: Fingerprint = layout::fingerprint(ty, unit_rows, &whole);
         Ok(PackerTraits {
             fingerprint,
             by_units,
+            sample_rows,
         })
+    }
+
+    /// The fewest rows that the engine's choice for this unit size packs alone. Fewer rows than its
+    /// interleave would end the engine, so only rows for which it makes the same choice are tried.
+    fn sample_rows(
+        &self,
+        ty: GgmlType,
+        unit_rows: u64,
+        golden: &Golden,
+        whole: &[u8],
+    ) -> Result<u64, PackerRefusal> {
+        let [columns, rows] = golden.dims;
+        let choice = self.choice(ty, &golden.dims);
+        let fewer = layout::UNITS
+            .into_iter()
+            .rev()
+            .filter(|fewer| *fewer < unit_rows);
+        for fewer in fewer.filter(|fewer| self.choice(ty, &[columns, *fewer]) == choice) {
+            let row_bytes = golden.bytes.len() as u64 / rows;
+            let geometry = Geometry {
+                row_count: rows,
+                row_bytes,
+                unit_rows: fewer,
+            };
+            let run = usize::try_from(geometry.unit_bytes()).unwrap_or(usize::MAX);
+            let mut packed = vec![0x5a; whole.len()];
+            for (source, target) in golden.bytes.chunks(run).zip(packed.chunks_mut(run)) {
+                self.pack(ty, &golden.dims, &geometry, source, target)?;
+            }
+            if packed == whole {
+                return Ok(fewer);
+            }
+        }
+        Ok(unit_rows)
     }
 
     /// Packs the golden weight in runs of `units` units into memory poisoned beforehand.

@@ -103,7 +103,7 @@ impl Plugin {
         };
         let loader = Loader::new(Arc::new(engine), configuration.settings);
         let no_host = configuration.no_host;
-        let tables = Tables::new(true);
+        let tables = Tables::new();
         Self {
             host,
             packer,

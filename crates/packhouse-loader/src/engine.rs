@@ -54,6 +54,8 @@ pub struct PackerTraits {
     pub fingerprint: Fingerprint,
     /// Whether units of rows pack alone to the bytes they have in the whole.
     pub by_units: bool,
+    /// The fewest rows that pack alone: the unit's rows or fewer. Samples are of so many rows.
+    pub sample_rows: u64,
 }
 
 /// Why a packer does not pack.

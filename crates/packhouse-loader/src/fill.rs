@@ -373,8 +373,22 @@ impl FillPlan {
         Ok(true)
     }
 
-    /// Writes receipts and source ledgers. The live regions are no longer needed, so this may wait.
+    /// Writes source ledgers, then receipts, which may have to wait. The live regions are no longer
+    /// needed.
     fn learn(&self, store: &Store, fill: &Fill, stored: &mut Stored) {
+        if let Ok(sources) = store.sources() {
+            for source in &self.sources {
+                let Some(directory) = source.directory() else {
+                    continue;
+                };
+                let Some(ledger) = source.new_ledger(directory.digest()) else {
+                    continue;
+                };
+                if let Err(error) = sources.extend(&ledger, source.seen_ns()) {
+                    stored.complain(format!("source ledger: {error}"));
+                }
+            }
+        }
         let mut receipts = std::mem::take(&mut stored.receipts);
         while !receipts.is_empty() {
             let settled = store.settle_due(&receipts);
@@ -386,18 +400,6 @@ impl FillPlan {
                 break;
             }
             self.shared.clock.sleep_ns(settled.wait_ns.min(SLEEP_NS));
-        }
-        let Ok(sources) = store.sources() else { return };
-        for source in &self.sources {
-            let Some(directory) = source.directory() else {
-                continue;
-            };
-            let Some(ledger) = source.new_ledger(directory.digest()) else {
-                continue;
-            };
-            if let Err(error) = sources.extend(&ledger, self.shared.clock.wall_ns()) {
-                stored.complain(format!("source ledger: {error}"));
-            }
         }
     }
 

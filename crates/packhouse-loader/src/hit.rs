@@ -7,6 +7,7 @@ use crate::source::Located;
 use crate::tally::{Samples, Tally};
 use packhouse_base::digest::{ObjectDigest, PackKey, TensorDigest};
 use packhouse_base::identity::{PackIdentity, canonical_dims};
+use packhouse_layout::Geometry;
 use packhouse_layout::ggml_cpu_repack as layout;
 use packhouse_store::object::{HowVerified, ObjectTrust, UnverifiedObject, VerifiedObject};
 use packhouse_store::pack::PackRefusal;
@@ -63,24 +64,25 @@ pub(crate) enum NoHit {
     Spoiled(&'static str, String),
 }
 
-/// Returns the units to sample: `SAMPLE_UNITS` of them, spread evenly and shifted by `rotation`, in
-/// two of three turns with the very first or the very last among them; all units when there are no
-/// more.
-pub fn sample_units(unit_count: u64, rotation: u64) -> Vec<u64> {
-    if unit_count <= SAMPLE_UNITS {
-        return (0..unit_count).collect();
+/// Returns the groups of `sample_rows` rows to sample: as many as are within one hundredth of the
+/// tensor, but at least `SAMPLES_MIN` and at most `SAMPLES_MAX`, spread evenly and shifted by
+/// `rotation`, in two of three turns with the very first or the very last among them; all groups when
+/// there are no more.
+pub fn sample_groups(row_count: u64, sample_rows: u64, rotation: u64) -> Vec<u64> {
+    let group_count = row_count / sample_rows;
+    let count = (group_count / 100).clamp(SAMPLES_MIN, SAMPLES_MAX);
+    if group_count <= count {
+        return (0..group_count).collect();
     }
-    let stride = unit_count / SAMPLE_UNITS;
+    let stride = group_count / count;
     let (shift, turn) = (rotation % stride, rotation / stride);
-    let mut units: Vec<u64> = (0..SAMPLE_UNITS)
-        .map(|index| index * stride + shift)
-        .collect();
+    let mut groups: Vec<u64> = (0..count).map(|index| index * stride + shift).collect();
     match turn % 3 {
-        0 => units[0] = 0,
-        1 => units[7] = unit_count - 1,
+        0 => groups[0] = 0,
+        1 => *groups.last_mut().expect("because count is not 0") = group_count - 1,
         _ => {}
     }
-    units
+    groups
 }
 
 /// The identity of the pack that a request needs.
@@ -101,6 +103,14 @@ pub(crate) fn identity_of(
     }
 }
 
+/// Why a look-up of a request's pack gave no record.
+pub(crate) fn no_record(request: &Request<'_>, refusal: &PackRefusal) -> NoHit {
+    match refusal {
+        PackRefusal::Missing { .. } => NoHit::Miss("absent"),
+        other => NoHit::Refused(other.reason(), in_words(request, other)),
+    }
+}
+
 /// Looks a pack up and proves its object.
 pub(crate) fn look_up(
     store: &Store,
@@ -108,16 +118,9 @@ pub(crate) fn look_up(
     key: &PackKey,
     request: &Request<'_>,
 ) -> Result<Candidate, NoHit> {
-    let record = match store.lookup_pack(key) {
-        Ok(record) => record,
-        Err(PackRefusal::Missing { .. }) => return Err(NoHit::Miss("absent")),
-        Err(refusal) => {
-            return Err(NoHit::Refused(
-                refusal.reason(),
-                in_words(request, &refusal),
-            ));
-        }
-    };
+    let record = store
+        .lookup_pack(key)
+        .map_err(|refusal| no_record(request, &refusal))?;
     if record.length != request.geometry.payload_bytes() {
         let (expected, actual) = (request.geometry.payload_bytes(), record.length);
         let words = format!(
@@ -154,12 +157,17 @@ pub(crate) fn sample(
     engine: &dyn Engine,
     request: &Request<'_>,
     object: &Object,
+    sample_rows: u64,
     budget: &mut SampleBudget,
     samples: &mut Samples,
 ) -> Result<(), NoHit> {
-    let unit_bytes = usize::try_from(request.geometry.unit_bytes()).unwrap_or(usize::MAX);
-    let units = sample_units(request.geometry.unit_count(), budget.rotation);
-    let ranges = units.into_iter().filter_map(|unit| {
+    let geometry = Geometry {
+        unit_rows: sample_rows,
+        ..request.geometry
+    };
+    let unit_bytes = usize::try_from(geometry.unit_bytes()).unwrap_or(usize::MAX);
+    let groups = sample_groups(geometry.row_count, sample_rows, budget.rotation);
+    let ranges = groups.into_iter().filter_map(|unit| {
         let start = usize::try_from(unit).ok()?.checked_mul(unit_bytes)?;
         Some((unit, request.source.get(start..start + unit_bytes)?))
     });
@@ -167,13 +175,14 @@ pub(crate) fn sample(
         ranges.partition(|(_, source)| source_map::is_resident(source));
     let (mut packed, mut stored) = (vec![0; unit_bytes], vec![0; unit_bytes]);
     for (index, (unit, source)) in resident.iter().chain(&other).enumerate() {
-        if index >= resident.len() && !budget.allows_a_read() {
+        // Where samples are all the proof there is, none is left out.
+        let may_skip = matches!(object, Object::Proven(_));
+        if index >= resident.len() && may_skip && !budget.allows_a_read() {
             samples.skipped += 1;
             continue;
         }
         let started_ns = budget.clock.steady_ns();
-        let geometry = &request.geometry;
-        let pack = engine.pack(request.ty, request.dims, geometry, source, &mut packed);
+        let pack = engine.pack(request.ty, request.dims, &geometry, source, &mut packed);
         let offset = unit * geometry.unit_bytes();
         let read = object.file().read_full_at(offset, &mut stored);
         let elapsed_ns = budget.clock.steady_ns().saturating_sub(started_ns);
@@ -277,8 +286,9 @@ fn in_words(request: &Request<'_>, error: &dyn std::error::Error) -> String {
     words
 }
 
-/// Units compared per tensor and load.
-const SAMPLE_UNITS: u64 = 8;
+/// Fewest and most groups compared per tensor and load.
+const SAMPLES_MIN: u64 = 4;
+const SAMPLES_MAX: u64 = 8;
 
 #[cfg(test)]
 mod tests {
@@ -286,23 +296,30 @@ mod tests {
 
     #[test]
     fn samples_are_spread_inside_rotate_and_reach_both_ends() {
-        for unit_count in [9, 10, 64, 1000, 28_672] {
+        for (group_count, count) in [(9, 4), (64, 4), (500, 5), (1000, 8), (28_672, 8)] {
             let mut seen = std::collections::BTreeSet::new();
-            for rotation in 0..unit_count * 3 {
-                let units = sample_units(unit_count, rotation);
-                assert_eq!(units.len(), 8);
-                assert!(units.windows(2).all(|pair| pair[0] < pair[1]), "{units:?}");
-                assert!(units.iter().all(|unit| *unit < unit_count), "{units:?}");
-                seen.extend(units);
+            for rotation in 0..group_count * 3 {
+                let groups = sample_groups(group_count * 8 + 7, 8, rotation);
+                assert_eq!(groups.len(), count);
+                assert!(
+                    groups.windows(2).all(|pair| pair[0] < pair[1]),
+                    "{groups:?}"
+                );
+                assert!(
+                    groups.iter().all(|group| *group < group_count),
+                    "{groups:?}"
+                );
+                seen.extend(groups);
             }
             // Over its rotations the spread covers all but the tail that the stride leaves.
+            let covered = group_count / count as u64 * count as u64;
             assert!(
-                seen.len() as u64 >= unit_count / 8 * 8,
-                "{unit_count}: {}",
-                seen.len()
+                (0..covered).all(|group| seen.contains(&group)),
+                "{group_count}"
             );
+            assert!(seen.contains(&(group_count - 1)));
         }
-        assert_eq!(sample_units(3, 5), [0, 1, 2]);
-        assert!(sample_units(0, 5).is_empty());
+        assert_eq!(sample_groups(24, 8, 5), [0, 1, 2]);
+        assert!(sample_groups(0, 8, 5).is_empty());
     }
 }

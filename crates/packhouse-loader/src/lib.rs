@@ -28,7 +28,7 @@ mod source;
 mod tally;
 
 pub use engine::{Engine, Level, PackerRefusal, PackerTraits};
-pub use hit::sample_units;
+pub use hit::sample_groups;
 pub use load::{Load, Loader, Request, Served};
 pub use settings::{Settings, Trust};
 

@@ -1,6 +1,6 @@
 //! One engine load, tensor by tensor.
 
-use crate::engine::{Engine, Level};
+use crate::engine::{Engine, Level, PackerTraits};
 use crate::fill::{Fill, FillPlan, Filler, PendingPack, SetPart};
 use crate::hit::{self, Candidate, NoHit};
 use crate::pack::{self, PackPlan};
@@ -32,6 +32,8 @@ pub(crate) struct Shared {
     pub(crate) settings: Settings,
     pub(crate) clock: Arc<dyn Clock>,
     store: OnceLock<Result<Store, String>>,
+    /// Why a store that was to be written to is only read.
+    read_only_why: OnceLock<String>,
     pub(crate) filler: Filler,
     loads: AtomicU64,
     threads: usize,
@@ -96,6 +98,7 @@ pub(crate) struct SampleBudget {
 struct Known {
     fingerprint: Fingerprint,
     by_units: bool,
+    sample_rows: u64,
     origin: Origin,
     watch: Watch,
     digest: Option<TensorDigest>,
@@ -118,6 +121,7 @@ impl Loader {
             settings,
             clock,
             store: OnceLock::new(),
+            read_only_why: OnceLock::new(),
             filler: Filler::default(),
             loads: AtomicU64::new(0),
             threads,
@@ -191,6 +195,7 @@ impl Load {
     /// region then, a chunk of a fill on a busy host or pages being faulted in, ends by itself.
     pub fn close(&self) {
         self.closed.store(true, Ordering::Relaxed);
+        self.tell_if_incomplete();
         self.fill.cancel();
     }
 
@@ -217,15 +222,21 @@ impl Load {
         let traits = traits
             .map_err(|refusal| NoHit::Refused("packer", format!("{}: {refusal}", request.name)))?;
         let store = self.shared.store().ok();
-        let origin = progress.sources.locate(request.source, store);
-        let watch = Watch::begin(&origin);
+        let now_ns = self.shared.clock.wall_ns();
+        let origin = progress.sources.locate(request.source, store, now_ns);
+        let watch = Watch::begin(&origin, now_ns);
         let digest = origin
             .located()
             .and_then(|located| located.file.known(located.range));
-        let (fingerprint, by_units) = (traits.fingerprint, traits.by_units);
+        let PackerTraits {
+            fingerprint,
+            by_units,
+            sample_rows,
+        } = traits;
         Ok(Known {
             fingerprint,
             by_units,
+            sample_rows,
             origin,
             watch,
             digest,
@@ -277,12 +288,13 @@ impl Load {
             .and_then(|located| located.file.unchanged());
         let stop = AtomicBool::new(false);
         let plan = self.pack_plan(known.by_units);
-        let (digest, packed) = {
+        let ((digest, found), packed) = {
             let look = || {
                 let digest = pack::digest_of(request.source);
                 let key = hit::identity_of(request, known.fingerprint, digest).key();
-                stop.store(store.lookup_pack(&key).is_ok(), Ordering::Relaxed);
-                digest
+                let found = store.lookup_pack(&key);
+                stop.store(found.is_ok(), Ordering::Relaxed);
+                (digest, found)
             };
             let fill = || {
                 request
@@ -298,7 +310,11 @@ impl Load {
         {
             located.file.learn(located.range, digest);
         }
-        let no_hit = match self.try_candidate(progress, request, store, &known, digest) {
+        // A refusal moves the record away, so it is heard here or never.
+        let found = found.map_err(|refusal| hit::no_record(request, &refusal));
+        let candidate =
+            found.and_then(|_| self.try_candidate(progress, request, store, &known, digest));
+        let no_hit = match candidate {
             Ok(()) => return Ok(Served::Filled),
             Err(no_hit) => no_hit,
         };
@@ -339,7 +355,8 @@ impl Load {
             ..
         } = progress;
         if let Some(budget) = budget.as_mut().filter(|_| known.by_units) {
-            hit::sample(engine, request, &object, budget, &mut tally.samples)?;
+            let samples = &mut tally.samples;
+            hit::sample(engine, request, &object, known.sample_rows, budget, samples)?;
         }
         let object = object.sampled();
         let placed = hit::place(engine, request, &object, known.origin.located(), tally)?;
@@ -369,18 +386,34 @@ impl Load {
             return;
         }
         let key = hit::identity_of(request, known.fingerprint, digest).key();
-        match hit::look_up(store, Trust::Deep, &key, request) {
-            Ok(_) => {
-                let line = format!(
-                    "{}: the object of pack {key} is intact and the engine packs other bytes now: \
-                     the pack's record was edited, or the packing of {} is not deterministic",
-                    request.name,
-                    request.ty.name()
-                );
-                self.shared.engine.say(Level::Error, &line);
-            }
-            Err(NoHit::Miss(_) | NoHit::Refused(..) | NoHit::Spoiled(..)) => {}
+        if hit::look_up(store, Trust::Deep, &key, request).is_err() {
+            // The object was damaged and is in quarantine now.
+            return;
         }
+        let moved = if self.packs_alike_twice(request) {
+            format!("the pack's record is wrong; {}", store.distrust_pack(&key))
+        } else {
+            format!("the packing of {} is not deterministic", request.ty.name())
+        };
+        let line = format!(
+            "{}: the object of pack {key} is intact and the engine packs other bytes now: {moved}",
+            request.name
+        );
+        self.shared.engine.say(Level::Error, &line);
+    }
+
+    /// Packs the first unit twice and compares.
+    fn packs_alike_twice(&self, request: &Request<'_>) -> bool {
+        let unit_bytes = usize::try_from(request.geometry.unit_bytes()).unwrap_or(usize::MAX);
+        let Some(source) = request.source.get(..unit_bytes) else {
+            return false;
+        };
+        let (mut one, mut other) = (vec![0; unit_bytes], vec![0; unit_bytes]);
+        let pack = |target: &mut [u8]| {
+            let engine = &self.shared.engine;
+            engine.pack(request.ty, request.dims, &request.geometry, source, target)
+        };
+        pack(&mut one).is_ok() && pack(&mut other).is_ok() && one == other
     }
 
     /// Packs into private memory; with what is known of the source, the result is queued for the
@@ -511,7 +544,11 @@ impl Load {
                 total.add(pending.geometry.payload_bytes());
                 total
             });
-        let notes = [self.no_state(), self.will_store(total)];
+        let notes = [
+            self.no_state(),
+            self.will_not_store(progress),
+            self.will_store(total),
+        ];
         self.shared.engine.say(
             Level::Info,
             &progress.tally.line(notes.into_iter().flatten()),
@@ -540,10 +577,35 @@ impl Load {
         }
     }
 
+    /// Prints the line of a load that ends before its last tensor came, which else nobody hears of.
+    fn tell_if_incomplete(&self) {
+        let progress = self.lock();
+        if progress.served == 0 || progress.served >= progress.expected {
+            return;
+        }
+        let (served, expected) = (progress.served, progress.expected);
+        let note = format!("the load ended with {served} of {expected} tensors, nothing is stored");
+        let line = progress.tally.line([note].into_iter());
+        self.shared.engine.say(Level::Info, &line);
+    }
+
     /// What the line says where nothing can be remembered, so that every start hashes.
     fn no_state(&self) -> Option<String> {
         let error = self.shared.store().ok()?.state().err()?;
         Some(format!("no private state: {error}"))
+    }
+
+    /// What the line says where the load packed and the store takes nothing.
+    fn will_not_store(&self, progress: &Progress) -> Option<String> {
+        let store = self.shared.store().ok()?;
+        let packed = progress.tally.packed.tensors > 0;
+        if !packed || !store.config().read_only {
+            return None;
+        }
+        let root = store.config().root.display();
+        let why = self.shared.read_only_why.get();
+        let why = why.map(|why| format!(": {why}")).unwrap_or_default();
+        Some(format!("nothing is stored, {root} is read-only{why}"))
     }
 
     /// What the line says of the fill to come, before its first byte.
@@ -595,9 +657,11 @@ impl Shared {
             read_only: true,
             ..config.clone()
         };
-        open(config)
-            .or_else(|error| open(read_only).map_err(|_| error))
-            .map_err(|error| error.to_string())
+        open(config).or_else(|error| {
+            let store = open(read_only).map_err(|_| error.to_string())?;
+            let _ = self.read_only_why.set(error.to_string());
+            Ok(store)
+        })
     }
 }
 

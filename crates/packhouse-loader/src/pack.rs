@@ -51,7 +51,9 @@ impl PackPlan<'_> {
             Ok(())
         };
         thread::scope(|scope| {
-            let others: Vec<_> = (1..threads).map(|_| scope.spawn(worker)).collect();
+            // A thread that is not to be had leaves its work to the others.
+            let spawn = |_| thread::Builder::new().spawn_scoped(scope, worker).ok();
+            let others: Vec<_> = (1..threads).filter_map(spawn).collect();
             let own = worker();
             let joined = others.into_iter().map(|other| other.join());
             let results = joined.map(|result| result.unwrap_or_else(|panic| resume(panic)));
@@ -78,10 +80,23 @@ pub(crate) fn beside<H: Send, P>(
     if bytes < PARALLEL_BYTES {
         return (hash(), pack());
     }
+    let hash = Mutex::new(Some(hash));
+    let run_hash = || {
+        let hash = hash.lock().unwrap_or_else(PoisonError::into_inner).take();
+        hash.map(|hash| hash())
+    };
     thread::scope(|scope| {
-        let hash = scope.spawn(hash);
+        let spawned = thread::Builder::new().spawn_scoped(scope, run_hash);
         let packed = pack();
-        (hash.join().unwrap_or_else(|panic| resume(panic)), packed)
+        let hashed = match spawned {
+            Ok(thread) => thread.join().unwrap_or_else(|panic| resume(panic)),
+            // No thread is to be had: one after the other then.
+            Err(_) => run_hash(),
+        };
+        (
+            hashed.expect("because the hash is run exactly once"),
+            packed,
+        )
     })
 }
 

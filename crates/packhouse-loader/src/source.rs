@@ -5,6 +5,7 @@ use packhouse_base::digest::{Digest, TensorDigest};
 use packhouse_container::{FileSource, TensorDirectory};
 use packhouse_store::ledger::{SourceLedger, SourceRange};
 use packhouse_store::root::Store;
+use packhouse_store::state::settle_wait_ns;
 use packhouse_sys::real::{fs_stat_of_fd, identity_of_fd};
 use packhouse_sys::source_map::{self, ProcessMaps};
 use packhouse_sys::stat::{FsTrust, StatIdentity};
@@ -28,6 +29,8 @@ pub(crate) struct SourceFile {
     /// The identity at first sight; `None` where stat proves nothing.
     identity: Option<StatIdentity>,
     ledger: Option<SourceLedger>,
+    /// Wall-clock time at first sight, before anything of it was hashed.
+    seen_ns: i64,
     learnt: Mutex<BTreeMap<SourceRange, TensorDigest>>,
 }
 
@@ -61,16 +64,23 @@ pub(crate) enum Watch {
 
 impl Sources {
     /// Finds the file and range behind bytes, without reading them.
-    pub(crate) fn locate(&mut self, bytes: &[u8], store: Option<&Store>) -> Origin {
+    pub(crate) fn locate(&mut self, bytes: &[u8], store: Option<&Store>, now_ns: i64) -> Origin {
         let (address, length) = (bytes.as_ptr().addr(), bytes.len());
-        if self.maps.find(address, length).is_none() {
-            self.maps = ProcessMaps::read().unwrap_or_default();
+        if !self.covers(address, length) {
+            // What can't be told may be a file that others write to.
+            let Ok(maps) = ProcessMaps::read() else {
+                return Origin::Mapping;
+            };
+            self.maps = maps;
         }
         let Some(mapping) = self.maps.find(address, length) else {
-            return Origin::Memory;
+            return match self.maps.touches(address, length) {
+                true => Origin::Mapping,
+                false => Origin::Memory,
+            };
         };
         // What the engine wrote to a private mapping is not in the file.
-        if mapping.writable {
+        if mapping.own_changes {
             return Origin::Mapping;
         }
         let range = SourceRange {
@@ -79,7 +89,8 @@ impl Sources {
         };
         let (device, inode) = (mapping.device, mapping.inode);
         let file = self.files.entry((device, inode));
-        let file = file.or_insert_with(|| SourceFile::open(device, inode, store).map(Arc::new));
+        let file =
+            file.or_insert_with(|| SourceFile::open(device, inode, store, now_ns).map(Arc::new));
         match file {
             Some(file) => Origin::Located(Located {
                 file: file.clone(),
@@ -87,6 +98,17 @@ impl Sources {
             }),
             None => Origin::Mapping,
         }
+    }
+
+    /// Whether the listing at hand covers the range and still holds there: an engine may have mapped
+    /// another file at the same place since.
+    fn covers(&self, address: usize, length: usize) -> bool {
+        let Some(mapping) = self.maps.find(address, length) else {
+            return false;
+        };
+        [address, address + length.saturating_sub(1)]
+            .into_iter()
+            .all(|address| source_map::still_maps(mapping, address) == Some(true))
     }
 
     /// The files that tensors were found in.
@@ -105,13 +127,16 @@ impl Origin {
 }
 
 impl Watch {
-    pub(crate) fn begin(origin: &Origin) -> Self {
+    pub(crate) fn begin(origin: &Origin, now_ns: i64) -> Self {
         match origin {
             Origin::Memory => Self::Memory,
             Origin::Mapping => Self::Hash,
             Origin::Located(located) => match located.file.identity_now() {
-                Some(identity) => Self::Stat(located.file.clone(), identity),
-                None => Self::Hash,
+                // Of a file that changed a moment ago stat may not show the next change.
+                Some(identity) if is_settled(&identity, now_ns) => {
+                    Self::Stat(located.file.clone(), identity)
+                }
+                Some(_) | None => Self::Hash,
             },
         }
     }
@@ -127,7 +152,7 @@ impl Watch {
 }
 
 impl SourceFile {
-    fn open(device: u64, inode: u64, store: Option<&Store>) -> Option<Self> {
+    fn open(device: u64, inode: u64, store: Option<&Store>, seen_ns: i64) -> Option<Self> {
         let file = File::from(source_map::open_file(device, inode).ok().flatten()?);
         let trust = fs_stat_of_fd(file.as_fd()).map(|stat| stat.kind.trust());
         let local = matches!(trust, Ok(FsTrust::Local));
@@ -142,6 +167,7 @@ impl SourceFile {
             path,
             identity,
             ledger,
+            seen_ns,
             learnt: Mutex::default(),
         })
     }
@@ -187,6 +213,11 @@ impl SourceFile {
         Some(SourceLedger::new(identity, directory, learnt))
     }
 
+    /// Wall-clock time before anything of the file was hashed: what is learnt of it is no older.
+    pub(crate) fn seen_ns(&self) -> i64 {
+        self.seen_ns
+    }
+
     /// Parses the file's tensor directory; `None` when it is no GGUF that we read, or changed.
     pub(crate) fn directory(&self) -> Option<TensorDirectory> {
         let source = FileSource::new(&self.file).ok()?;
@@ -199,4 +230,9 @@ impl SourceFile {
     pub(crate) fn path(&self) -> Option<&std::path::Path> {
         self.path.as_deref()
     }
+}
+
+/// Whether an identity is old enough that the next change will show in it.
+fn is_settled(identity: &StatIdentity, now_ns: i64) -> bool {
+    settle_wait_ns(identity, now_ns).is_none()
 }

@@ -77,6 +77,13 @@ impl Tally {
             self.packed.tensors,
             paren(self.packed)
         ));
+        if self.left_out.tensors > 0 {
+            parts.push(format!(
+                "{} left to the engine{}",
+                self.left_out.tensors,
+                paren(self.left_out)
+            ));
+        }
         let refused: u64 = self.refused.values().map(|count| count.tensors).sum();
         let mut line = format!("{}, {refused} refused", parts.join(", "));
         if refused > 0 {
@@ -95,6 +102,10 @@ impl Tally {
                     self.samples.skipped
                 ));
             }
+        }
+        if self.source_bytes_hashed > 0 && self.packed.tensors == 0 {
+            let hashed = units::bytes(self.source_bytes_hashed);
+            line.push_str(&format!("; {hashed} of the source hashed"));
         }
         if let Some(reverified) = self.verified.get("reverified") {
             line.push_str(&format!(

@@ -199,6 +199,7 @@ impl Store {
             }
             ObjectTrust::Receipt => HowVerified::Reverified,
         };
+        let before_ns = self.clock.wall_ns();
         let actual = hash(&object.file, length).map_err(|error| refusal(digest, error))?;
         object.unchanged()?;
         if actual != digest.0 {
@@ -210,7 +211,7 @@ impl Store {
             });
         }
         object.how = how;
-        self.record_now(&object);
+        self.record_now(&object, before_ns);
         Ok(object)
     }
 
@@ -247,16 +248,16 @@ impl Store {
         }
     }
 
-    /// Records a receipt of an object just hashed, if its ctime was old enough before the hash.
-    /// What fails here costs one more hash at the next use, so it is no error.
-    fn record_now(&self, object: &VerifiedObject) {
+    /// Records a receipt of an object just hashed, if its ctime was old enough at `before_ns`, before
+    /// the hash. What fails here costs one more hash at the next use, so it is no error.
+    fn record_now(&self, object: &VerifiedObject, before_ns: i64) {
         if object.receipt_possible()
             && let Ok(receipts) = self.receipts()
         {
             let receipt = Receipt {
                 object: object.digest,
                 stat: object.identity,
-                verified_ns: self.clock.wall_ns(),
+                verified_ns: before_ns,
             };
             let _ = receipts.record(&receipt);
         }

@@ -247,7 +247,7 @@ impl StateError {
 }
 
 /// How long until an identity may be remembered; `None` when it is settled.
-pub(crate) fn settle_wait_ns(stat: &StatIdentity, now_ns: i64) -> Option<u64> {
+pub fn settle_wait_ns(stat: &StatIdentity, now_ns: i64) -> Option<u64> {
     let age_ns = now_ns.saturating_sub(stat.ctime_ns);
     match u64::try_from(age_ns) {
         Ok(age_ns) if age_ns >= STAT_SETTLE_NS => None,

@@ -199,6 +199,20 @@ impl Region {
         Ok(())
     }
 
+    /// Gives the memory of a region back unless somebody is reading it; it is empty then. Errors as
+    /// mmap does.
+    pub fn give_back(&self) -> io::Result<()> {
+        let Ok(mut backing) = self.backing.try_write() else {
+            return Ok(());
+        };
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
+        let address = self.address().cast();
+        // SAFETY: as in `attach`; the caller's engine no longer reads the region.
+        unsafe { rustix::mm::mmap_anonymous(address, self.bytes, ProtFlags::READ, flags) }?;
+        *backing = Backing::Empty;
+        Ok(())
+    }
+
     /// Returns the bytes of a backed region; `None` while it is empty. Holding them blocks changes.
     pub fn read(&self) -> Option<RegionBytes<'_>> {
         let guard = self.read_guard();

@@ -31,8 +31,9 @@ pub struct FileMapping {
     pub end: usize,
     /// Offset in the file at `start`.
     pub file_offset: u64,
-    /// Whether the process may write through the mapping.
-    pub writable: bool,
+    /// Whether the memory may hold other bytes than the file: the process may write to the mapping,
+    /// or could before, since a private one keeps what was written to it.
+    pub own_changes: bool,
     /// The file's device number, as fstat gives it on plain file systems.
     pub device: u64,
     /// The file's inode number.
@@ -58,6 +59,17 @@ impl ProcessMaps {
         Self { mappings }
     }
 
+    /// Tells whether any byte of the range lies in a file mapping.
+    pub fn touches(&self, address: usize, bytes: usize) -> bool {
+        let end = address.saturating_add(bytes);
+        let first = self
+            .mappings
+            .partition_point(|mapping| mapping.end <= address);
+        self.mappings
+            .get(first)
+            .is_some_and(|mapping| mapping.start < end)
+    }
+
     /// Finds the mapping that covers the whole range.
     pub fn find(&self, address: usize, bytes: usize) -> Option<&FileMapping> {
         let after = self
@@ -79,9 +91,63 @@ impl FileMapping {
     fn continues_with(&self, next: &Self) -> bool {
         next.start == self.end
             && next.file_offset == self.offset_of(self.end)
-            && (next.device, next.inode, next.writable) == (self.device, self.inode, self.writable)
+            && (next.device, next.inode, next.own_changes)
+                == (self.device, self.inode, self.own_changes)
     }
 }
+
+/// Asks the kernel whether a mapping found earlier still lies behind an address. `None` on kernels
+/// before 6.11, which can only give the whole listing again.
+pub fn still_maps(found: &FileMapping, address: usize) -> Option<bool> {
+    let maps = File::open("/proc/self/maps").ok()?;
+    let mut query = ProcmapQuery {
+        size: size_of::<ProcmapQuery>() as u64,
+        query_address: address as u64,
+        ..ProcmapQuery::default()
+    };
+    // SAFETY: the descriptor is the listing of this process, and the kernel writes no more than the
+    // `size` bytes of `query` that it is told.
+    let result = unsafe { libc::ioctl(maps.as_raw_fd(), PROCMAP_QUERY, &raw mut query) };
+    if result != 0 {
+        let error = io::Error::last_os_error();
+        return (error.raw_os_error() == Some(libc::ENOENT)).then_some(false);
+    }
+    let device = rustix::fs::makedev(query.device_major, query.device_minor);
+    let offset = query.offset + (query.query_address - query.start);
+    Some(
+        (device, query.inode) == (found.device, found.inode)
+            && offset == found.offset_of(address)
+            && query.flags & VMA_SHARED != 0
+            && query.flags & VMA_WRITABLE == 0,
+    )
+}
+
+/// `struct procmap_query` of linux/fs.h.
+#[repr(C)]
+#[derive(Default)]
+struct ProcmapQuery {
+    size: u64,
+    query_flags: u64,
+    query_address: u64,
+    start: u64,
+    end: u64,
+    flags: u64,
+    page_bytes: u64,
+    offset: u64,
+    inode: u64,
+    device_major: u32,
+    device_minor: u32,
+    name_bytes: u32,
+    build_id_bytes: u32,
+    name_address: u64,
+    build_id_address: u64,
+}
+
+const _: () = assert!(size_of::<ProcmapQuery>() == 104);
+/// `_IOWR('f', 17, struct procmap_query)`.
+const PROCMAP_QUERY: libc::Ioctl = 0xc068_6611_u32 as libc::Ioctl;
+const VMA_WRITABLE: u64 = 2;
+const VMA_SHARED: u64 = 8;
 
 /// Opens, for reading, the file that some descriptor of this process is open on and that has this
 /// device and inode number; `None` when no descriptor is. The new descriptor shares no offset or
@@ -126,7 +192,7 @@ pub fn drop_pages(bytes: &[u8]) -> io::Result<()> {
     }
     let first = bytes.as_ptr().with_addr(start).cast_mut().cast();
     // SAFETY: the range lies inside the borrowed bytes. On a file mapping without own changes
-    // dropping pages changes no byte: the caller established that from `FileMapping::writable`.
+    // dropping pages changes no byte: the caller established that from `own_changes`.
     unsafe { rustix::mm::madvise(first, end - start, Advice::LinuxDontNeed) }?;
     Ok(())
 }
@@ -165,7 +231,7 @@ fn parse_line(line: &[u8]) -> Option<FileMapping> {
         start: usize::from_str_radix(start, 16).ok()?,
         end: usize::from_str_radix(end, 16).ok()?,
         file_offset,
-        writable: permissions.get(1) == Some(&b'w'),
+        own_changes: permissions.get(1) == Some(&b'w') || permissions.get(3) != Some(&b's'),
         device: rustix::fs::makedev(major, minor),
         inode,
     })
@@ -190,9 +256,15 @@ mod tests {
             .expect("because the two lines continue each other");
         assert_eq!((first.inode, first.device), (77, rustix::fs::makedev(8, 2)));
         assert_eq!(first.offset_of(0x7f10), 0x1010);
-        assert!(!first.writable);
-        assert!(maps.find(0x9f00, 1).expect("because it is a file").writable);
+        assert!(!first.own_changes);
+        assert!(
+            maps.find(0x9f00, 1)
+                .expect("because it is a file")
+                .own_changes
+        );
         assert!(maps.find(0xaf00, 1).is_none());
+        assert!(maps.touches(0xaeff, 2) && !maps.touches(0xaf00, 0x2000));
+        assert!(maps.touches(0xbfff, 0x1002) && !maps.touches(0, 0x7f00));
         assert!(
             maps.find(0x8f00, 0x2000).is_none(),
             "a range over two mappings is in none"
@@ -217,5 +289,30 @@ mod tests {
         drop((file, found));
         let gone = open_file(metadata.dev(), metadata.ino()).expect("because /proc is there");
         assert!(gone.is_none());
+    }
+
+    #[test]
+    fn a_mapping_that_went_is_known_to_be_gone() {
+        let mut file = tempfile::tempfile().expect("because a temp folder is there");
+        file.write_all(&[3; 20_000])
+            .expect("because the disk has room");
+        let flags = rustix::mm::MapFlags::SHARED;
+        let read = rustix::mm::ProtFlags::READ;
+        // SAFETY: a fresh mapping at an address of the kernel's choice.
+        let start =
+            unsafe { rustix::mm::mmap(std::ptr::null_mut(), 8192, read, flags, &file, 4096) }
+                .expect("because the file is that long");
+        let address = start.addr();
+        let maps = ProcessMaps::read().expect("because /proc is there");
+        let found = maps
+            .find(address, 8192)
+            .expect("because it was just mapped")
+            .clone();
+        assert_eq!(found.offset_of(address), 4096);
+        let answers = |address| still_maps(&found, address).unwrap_or(true);
+        assert!(answers(address) && answers(address + 8191));
+        // SAFETY: nobody uses the mapping.
+        unsafe { rustix::mm::munmap(start, 8192) }.expect("because it is mapped");
+        assert_ne!(still_maps(&found, address), Some(true));
     }
 }

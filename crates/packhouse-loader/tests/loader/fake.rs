@@ -180,6 +180,7 @@ impl Engine for FakeEngine {
         Ok(PackerTraits {
             fingerprint: ggml_cpu_repack::fingerprint(ty, unit_rows, &packed),
             by_units: self.packer.by_units,
+            sample_rows: unit_rows,
         })
     }
 

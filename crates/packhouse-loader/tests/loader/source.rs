@@ -4,7 +4,7 @@
 use crate::fake::PLAIN;
 use crate::world::{Model, SMALL, WIDE, World, restore_mtime, write_model};
 use packhouse_base::digest::TensorDigest;
-use packhouse_loader::sample_units;
+use packhouse_loader::sample_groups;
 use packhouse_store::ledger::{SourceLedger, SourceRange};
 use packhouse_sys::clock::Clock as _;
 use packhouse_sys::real::identity_of_fd;
@@ -19,7 +19,7 @@ fn a_hit_reads_no_byte_of_the_source_but_the_sampled_units() {
     world.fill(PLAIN, &[&model]);
     let geometry = model.geometry(0);
     let rotation = world.clock.wall_ns().unsigned_abs();
-    let units = sample_units(geometry.unit_count(), rotation);
+    let units = sample_groups(geometry.row_count, geometry.unit_rows, rotation);
     let ranges = units
         .iter()
         .map(|unit| (unit * geometry.unit_bytes(), geometry.unit_bytes()));
@@ -59,6 +59,15 @@ fn bytes_in_no_file_are_hashed_and_hit_by_content() {
 
 #[test]
 fn a_writable_mapping_is_memory_its_changes_count_and_its_pages_stay() {
+    own_changes_count(false);
+}
+
+#[test]
+fn a_private_mapping_that_is_read_only_by_now_may_hold_changes_all_the_same() {
+    own_changes_count(true);
+}
+
+fn own_changes_count(seals: bool) {
     let world = World::new();
     let model = world.model("a.gguf", WIDE, 1);
     world.fill(PLAIN, &[&model]);
@@ -66,11 +75,14 @@ fn a_writable_mapping_is_memory_its_changes_count_and_its_pages_stay() {
     let edited = Model::open_as(&model.path, flags.0, flags.1);
     let geometry = edited.geometry(0);
     let rotation = world.clock.wall_ns().unsigned_abs();
-    let sampled = sample_units(geometry.unit_count(), rotation);
+    let sampled = sample_groups(geometry.row_count, geometry.unit_rows, rotation);
     let quiet = (0..geometry.unit_count()).find(|unit| !sampled.contains(unit));
     let quiet = quiet.expect("because there are 1000 units and 8 samples");
     let at = usize::try_from(quiet * geometry.unit_bytes()).expect("because it is small");
     edited.poke(0, at);
+    if seals {
+        edited.seal();
+    }
     let mut expected = edited.read(0);
     expected[at] ^= 0xff;
     for counts in [[0, 0, 1, 0], [1, 0, 0, 0]] {
@@ -88,6 +100,36 @@ fn a_writable_mapping_is_memory_its_changes_count_and_its_pages_stay() {
     let hit = world.load(PLAIN, &[&model]);
     hit.assert_all_mapped(&[&model]);
     assert_eq!(hit.number("source_bytes_hashed"), 0);
+}
+
+/// An engine may map one file after the other at the same address during one load: the listing read
+/// for the first says nothing of the second.
+#[test]
+fn another_file_mapped_at_the_same_address_is_not_taken_for_the_first() {
+    let world = World::new();
+    let (first, second) = (
+        world.model("a.gguf", SMALL, 1),
+        world.model("b.gguf", SMALL, 2),
+    );
+    world.fill(PLAIN, &[&first]);
+    world.fill(PLAIN, &[&second]);
+    let session = world.session(PLAIN);
+    let mut run = session.begin(0, &[&first]);
+    for index in 0..4 {
+        if index == 2 {
+            first.cover_with(&second);
+        }
+        let expected = if index < 2 {
+            first.read(index)
+        } else {
+            second.read(index)
+        };
+        run.serve_from(&first, index, first.source(index));
+        run.assert_right(&first, index, &expected);
+    }
+    let outcome = run.outcome();
+    assert_eq!(outcome.counts(), [4, 0, 0, 0], "{outcome:#?}");
+    assert_eq!(outcome.number("source_bytes_hashed"), 0);
 }
 
 #[test]

@@ -42,7 +42,7 @@ fn each_trust_verifies_as_it_says() {
         assert_eq!(outcome.reason("verified", how), 4, "{trust:?}");
         let verified = outcome.report["tally"]["verified"].as_object();
         assert_eq!(verified.map(serde_json::Map::len), Some(1), "{trust:?}");
-        assert_eq!(outcome.report["tally"]["samples"]["taken"], 14, "{trust:?}");
+        assert_eq!(outcome.report["tally"]["samples"]["taken"], 13, "{trust:?}");
     }
 }
 
@@ -160,6 +160,26 @@ fn samples_that_would_read_from_the_disk_too_long_are_left_out_and_counted() {
     assert_eq!((taken, skipped), (Some(2), Some(6)), "{outcome:#?}");
     let says = "; 2 samples in 120 ms (6 left out, not in memory)";
     assert!(outcome.line.ends_with(says), "{}", outcome.line);
+}
+
+/// Where samples are all the proof there is, none is left out however long it takes.
+#[test]
+fn with_trust_in_samples_alone_none_is_left_out() {
+    let world = World::new();
+    let model = world.model("a.gguf", WIDE, 1);
+    world.fill(PLAIN, &[&model]);
+    let model = cold(&world, model);
+    let session = world.session_with(PLAIN, settings(&world, Trust::Sample));
+    let clock = world.clock.clone();
+    session
+        .engine
+        .before_pack(move |_| clock.advance_ns(60_000_000));
+    let outcome = session.load(0, &[&model]);
+    assert_eq!(outcome.counts(), [1, 0, 0, 0]);
+    assert_eq!(outcome.reason("verified", "sample"), 1);
+    let samples = &outcome.report["tally"]["samples"];
+    let (taken, skipped) = (samples["taken"].as_u64(), samples["skipped"].as_u64());
+    assert_eq!((taken, skipped), (Some(8), Some(0)), "{outcome:#?}");
 }
 
 /// The model with none of its bytes in the page cache.

@@ -266,6 +266,21 @@ impl Model {
         unsafe { *address ^= 0xff };
     }
 
+    /// Takes the right to write from the mapping; a private one keeps what was written.
+    pub(crate) fn seal(&self) {
+        self.map.protect(0, self.map.bytes, MprotectFlags::READ);
+    }
+
+    /// Maps another file of the same length where this one is mapped.
+    pub(crate) fn cover_with(&self, other: &Self) {
+        assert_eq!(self.map.bytes, other.map.bytes);
+        let (start, bytes) = (self.map.start.cast(), self.map.bytes);
+        let flags = MapFlags::SHARED | MapFlags::FIXED;
+        // SAFETY: the range is this model's own mapping, of which no slice is in use.
+        unsafe { rustix::mm::mmap(start, bytes, ProtFlags::READ, flags, &other.file, 0) }
+            .expect("because the file can be mapped");
+    }
+
     /// Edits the file in place, and waits until its ctime shows it.
     pub(crate) fn edit(&self, edit: impl Fn(&File)) {
         edit_file(&self.path, edit);
