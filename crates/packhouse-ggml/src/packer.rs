@@ -71,8 +71,8 @@ impl EnginePacker {
         }
         let rows = i64::try_from(rows).map_err(|_| refusal())?;
         let head = tensor.head_mut();
-        // A part keeps the parent's `extra`: it is the choice the engine made for the whole tensor. A
-        // whole tensor keeps its dims too, so that a stack of matrices is packed as one.
+        // A part keeps the parent's `extra`: it is the choice the engine made for the whole tensor.
+        // A whole tensor keeps its dims too, so that a stack of matrices is packed as one.
         if u64::try_from(source.len()).ok() != Some(geometry.payload_bytes()) {
             (head.ne[1], head.ne[2], head.ne[3]) = (rows, 1, 1);
             head.nb[2] = head.nb[1] * usize::try_from(rows).map_err(|_| refusal())?;

@@ -342,7 +342,9 @@ impl FillPlan {
         let Some(bytes) = pending.region.read() else {
             return Err(stop(&"its memory is gone"));
         };
-        let options = PublishOptions { drop_cache: true };
+        let options = PublishOptions {
+            drop_cache: is_memory_short(self.total.bytes),
+        };
         let cancelled = || fill.is_cancelled();
         let object = store.publish(room, &bytes, options, &cancelled);
         drop(bytes);
@@ -576,6 +578,14 @@ impl Stored {
     fn complain(&mut self, complaint: String) {
         self.complaint.get_or_insert(complaint);
     }
+}
+
+/// Whether a fill's objects should leave the page cache at once. Where memory is plenty they stay,
+/// and the next start does not read them from the disk; they are the first to go when others need
+/// memory.
+fn is_memory_short(fill_bytes: u64) -> bool {
+    let available = packhouse_sys::memory::available_bytes();
+    available.is_none_or(|available| available < fill_bytes.saturating_mul(2))
 }
 
 /// How long a closing load waits for its fill.

@@ -9,7 +9,9 @@ use packhouse_base::digest::{ObjectDigest, PackKey, TensorDigest};
 use packhouse_base::identity::{PackIdentity, canonical_dims};
 use packhouse_layout::Geometry;
 use packhouse_layout::ggml_cpu_repack as layout;
-use packhouse_store::object::{HowVerified, ObjectTrust, UnverifiedObject, VerifiedObject};
+use packhouse_store::object::{
+    HowVerified, ObjectRefusal, ObjectTrust, UnverifiedObject, VerifiedObject,
+};
 use packhouse_store::pack::PackRefusal;
 use packhouse_store::record::PackRecord;
 use packhouse_store::root::Store;
@@ -30,30 +32,6 @@ pub(crate) enum Object {
     ToSample(UnverifiedObject),
 }
 
-impl Object {
-    fn file(&self) -> &File {
-        match self {
-            Self::Proven(object) => object.file(),
-            Self::ToSample(object) => object.file(),
-        }
-    }
-
-    fn digest(&self) -> ObjectDigest {
-        match self {
-            Self::Proven(object) => object.digest(),
-            Self::ToSample(object) => object.digest(),
-        }
-    }
-
-    /// The proven object, after `sample` found no difference.
-    pub(crate) fn sampled(self) -> VerifiedObject {
-        match self {
-            Self::Proven(object) => object,
-            Self::ToSample(object) => object.accept_sampled(),
-        }
-    }
-}
-
 /// Why a tensor is packed although a store is there.
 pub(crate) enum NoHit {
     /// There is no pack under the key.
@@ -66,8 +44,8 @@ pub(crate) enum NoHit {
 
 /// Returns the groups of `sample_rows` rows to sample: as many as are within one hundredth of the
 /// tensor, but at least `SAMPLES_MIN` and at most `SAMPLES_MAX`, spread evenly and shifted by
-/// `rotation`, in two of three turns with the very first or the very last among them; all groups when
-/// there are no more.
+/// `rotation`, in two of three turns with the very first or the very last among them; all groups
+/// when there are no more.
 pub fn sample_groups(row_count: u64, sample_rows: u64, rotation: u64) -> Vec<u64> {
     let group_count = row_count / sample_rows;
     let count = (group_count / 100).clamp(SAMPLES_MIN, SAMPLES_MAX);
@@ -150,100 +128,164 @@ pub(crate) fn look_up(
     }
 }
 
-/// Packs sample units from the live source and compares them with the object. `Err` names the first
-/// that differs. Units whose source pages are in memory come first; the others only within the
-/// load's budget.
-pub(crate) fn sample(
-    engine: &dyn Engine,
-    request: &Request<'_>,
-    object: &Object,
-    sample_rows: u64,
-    budget: &mut SampleBudget,
-    samples: &mut Samples,
-) -> Result<(), NoHit> {
-    let geometry = Geometry {
-        unit_rows: sample_rows,
-        ..request.geometry
-    };
-    let unit_bytes = usize::try_from(geometry.unit_bytes()).unwrap_or(usize::MAX);
-    let groups = sample_groups(geometry.row_count, sample_rows, budget.rotation);
-    let ranges = groups.into_iter().filter_map(|unit| {
-        let start = usize::try_from(unit).ok()?.checked_mul(unit_bytes)?;
-        Some((unit, request.source.get(start..start + unit_bytes)?))
-    });
-    let (resident, other): (Vec<_>, Vec<_>) =
-        ranges.partition(|(_, source)| source_map::is_resident(source));
-    let (mut packed, mut stored) = (vec![0; unit_bytes], vec![0; unit_bytes]);
-    for (index, (unit, source)) in resident.iter().chain(&other).enumerate() {
-        // Where samples are all the proof there is, none is left out.
-        let may_skip = matches!(object, Object::Proven(_));
-        if index >= resident.len() && may_skip && !budget.allows_a_read() {
-            samples.skipped += 1;
-            continue;
-        }
-        let started_ns = budget.clock.steady_ns();
-        let pack = engine.pack(request.ty, request.dims, &geometry, source, &mut packed);
-        let offset = unit * geometry.unit_bytes();
-        let read = object.file().read_full_at(offset, &mut stored);
-        let elapsed_ns = budget.clock.steady_ns().saturating_sub(started_ns);
-        samples.taken += 1;
-        samples.source_bytes += geometry.unit_bytes();
-        samples.duration_ns += elapsed_ns;
-        if index >= resident.len() {
-            budget.spend(elapsed_ns);
-        }
-        if pack.is_err() || !matches!(read, Ok(bytes) if bytes == unit_bytes) || packed != stored {
-            let at = packed
-                .iter()
-                .zip(&stored)
-                .position(|(a, b)| a != b)
-                .unwrap_or(0);
-            let words = format!(
-                "{}: object {} differs from the live weights in rows {} to {}, byte {at} of them: \
-                 {:#04x} stored, {:#04x} packed now",
-                request.name,
-                object.digest(),
-                unit * geometry.unit_rows,
-                (unit + 1) * geometry.unit_rows - 1,
-                stored[at],
-                packed[at],
-            );
-            return Err(NoHit::Refused("sample", words));
-        }
-    }
-    Ok(())
+/// Packs groups of rows of the live source again and compares them with what is stored.
+pub(crate) struct Sampler<'a> {
+    pub(crate) engine: &'a dyn Engine,
+    pub(crate) request: &'a Request<'a>,
+    pub(crate) digest: ObjectDigest,
+    pub(crate) sample_rows: u64,
 }
 
-/// Puts a proven object under the request's region and counts it. `Err` when it can't be mapped or
-/// read.
+impl Sampler<'_> {
+    /// Compares with the region that a proven object was placed under. `Err` names the first group
+    /// that differs. Groups whose source pages are in memory come first; the others only within the
+    /// load's budget.
+    pub(crate) fn compare_region(
+        &self,
+        budget: &mut SampleBudget,
+        samples: &mut Samples,
+    ) -> Result<(), NoHit> {
+        let region = self.request.region.clone();
+        let read = move |offset: u64, target: &mut [u8]| {
+            let bytes = region.read();
+            let start = usize::try_from(offset).unwrap_or(usize::MAX);
+            let stored = bytes
+                .as_ref()
+                .and_then(|bytes| bytes.get(start..)?.get(..target.len()));
+            stored
+                .map(|stored| target.copy_from_slice(stored))
+                .is_some()
+        };
+        self.compare(&read, true, budget, samples)
+            .map_err(|words| NoHit::Spoiled("sample", words))
+    }
+
+    /// Compares with an object that nothing else proves: no group is left out.
+    pub(crate) fn compare_file(
+        &self,
+        file: &File,
+        budget: &mut SampleBudget,
+        samples: &mut Samples,
+    ) -> Result<(), NoHit> {
+        let read = |offset: u64, target: &mut [u8]| {
+            let wanted = target.len();
+            file.read_full_at(offset, target)
+                .is_ok_and(|bytes| bytes == wanted)
+        };
+        self.compare(&read, false, budget, samples)
+            .map_err(|words| NoHit::Refused("sample", words))
+    }
+
+    fn compare(
+        &self,
+        read: &dyn Fn(u64, &mut [u8]) -> bool,
+        may_skip: bool,
+        budget: &mut SampleBudget,
+        samples: &mut Samples,
+    ) -> Result<(), String> {
+        let request = self.request;
+        let geometry = Geometry {
+            unit_rows: self.sample_rows,
+            ..request.geometry
+        };
+        let group_bytes = usize::try_from(geometry.unit_bytes()).unwrap_or(usize::MAX);
+        let groups = sample_groups(geometry.row_count, self.sample_rows, budget.rotation);
+        let ranges = groups.into_iter().filter_map(|group| {
+            let start = usize::try_from(group).ok()?.checked_mul(group_bytes)?;
+            Some((group, request.source.get(start..start + group_bytes)?))
+        });
+        let (resident, other): (Vec<_>, Vec<_>) =
+            ranges.partition(|(_, source)| source_map::is_resident(source));
+        let (mut packed, mut stored) = (vec![0; group_bytes], vec![0; group_bytes]);
+        for (index, (group, source)) in resident.iter().chain(&other).enumerate() {
+            let is_resident = index < resident.len();
+            if !is_resident && may_skip && !budget.allows_a_read() {
+                samples.skipped += 1;
+                continue;
+            }
+            let started_ns = budget.clock.steady_ns();
+            let pack = self
+                .engine
+                .pack(request.ty, request.dims, &geometry, source, &mut packed);
+            let is_read = read(group * geometry.unit_bytes(), &mut stored);
+            let elapsed_ns = budget.clock.steady_ns().saturating_sub(started_ns);
+            samples.taken += 1;
+            samples.source_bytes += geometry.unit_bytes();
+            samples.duration_ns += elapsed_ns;
+            if !is_resident {
+                budget.spend(elapsed_ns);
+            }
+            if pack.is_err() || !is_read || packed != stored {
+                return Err(self.difference(&geometry, *group, &packed, &stored));
+            }
+        }
+        Ok(())
+    }
+
+    fn difference(&self, geometry: &Geometry, group: u64, packed: &[u8], stored: &[u8]) -> String {
+        let differs = packed.iter().zip(stored).position(|(a, b)| a != b);
+        let at = differs.unwrap_or(0);
+        format!(
+            "{}: object {} differs from the live weights in rows {} to {}, byte {at} of them: \
+             {:#04x} stored, {:#04x} packed now",
+            self.request.name,
+            self.digest,
+            group * geometry.unit_rows,
+            (group + 1) * geometry.unit_rows - 1,
+            stored[at],
+            packed[at],
+        )
+    }
+}
+
+/// Puts a proven object under the request's region. `Err` when it can't be mapped or read.
 pub(crate) fn place(
     engine: &dyn Engine,
     request: &Request<'_>,
     object: &VerifiedObject,
-    located: Option<&Located>,
-    tally: &mut Tally,
 ) -> Result<Placed, NoHit> {
-    let bytes = object.length();
-    let placed = match object.fs_trust() {
+    match object.fs_trust() {
         FsTrust::Local => {
             let attached = engine.attach(request.region, object);
             attached.map_err(|error| NoHit::Spoiled("map", in_words(request, &error)))?;
-            tally.mapped.add(bytes);
-            Placed::Mapped
+            Ok(Placed::Mapped)
         }
         FsTrust::Remote => {
             let read = request
                 .region
                 .with_private(|target| object.read_into(target));
             let read = read.map_err(|error| NoHit::Spoiled("memory", in_words(request, &error)))?;
-            read.map_err(|refusal| NoHit::Spoiled(refusal.reason(), in_words(request, &refusal)))?;
-            tally.copied.add(bytes);
-            Placed::Copied
+            let spoiled = |refusal: ObjectRefusal| {
+                NoHit::Spoiled(refusal.reason(), in_words(request, &refusal))
+            };
+            read.map_err(spoiled)?;
+            Ok(Placed::Copied)
         }
-    };
+    }
+}
+
+/// Reads a cold object in at once and in order, rather than page by page where samples fall.
+pub(crate) fn read_in_if_cold(request: &Request<'_>) {
+    let is_cold = request.region.read().is_some_and(|bytes| {
+        // Three pages tell: objects are read in, and dropped, as wholes.
+        let places = [0, bytes.len() / 2, bytes.len().saturating_sub(1)];
+        let mut pages = places.into_iter().filter_map(|at| bytes.get(at..=at));
+        !pages.all(source_map::is_resident)
+    });
+    if is_cold {
+        // Old kernels can't; then pages come one by one.
+        let _ = request.region.populate();
+    }
+}
+
+/// Counts an object that serves.
+pub(crate) fn count(tally: &mut Tally, object: &VerifiedObject, placed: Placed) {
+    let bytes = object.length();
+    match placed {
+        Placed::Mapped => tally.mapped.add(bytes),
+        Placed::Copied => tally.copied.add(bytes),
+    }
     tally.verified.entry(how(object)).or_default().add(bytes);
-    drop_served_pages(request, located);
-    Ok(placed)
 }
 
 /// Drops the source's pages from this process: the engine maps the whole file and keeps the

@@ -2,7 +2,7 @@
 
 use crate::engine::{Engine, Level, PackerTraits};
 use crate::fill::{Fill, FillPlan, Filler, PendingPack, SetPart};
-use crate::hit::{self, Candidate, NoHit};
+use crate::hit::{self, Candidate, NoHit, Object, Sampler};
 use crate::pack::{self, PackPlan};
 use crate::settings::{Settings, Trust};
 use crate::source::{Origin, Sources, Watch};
@@ -18,7 +18,7 @@ use packhouse_sys::map::Region;
 use packhouse_sys::real::RealFs;
 use serde_json::json;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 
 /// The loader of one process.
@@ -44,7 +44,6 @@ pub struct Load {
     shared: Arc<Shared>,
     number: u64,
     progress: Mutex<Progress>,
-    populate: OnceLock<mpsc::Sender<Arc<Region>>>,
     closed: Arc<AtomicBool>,
     fill: Arc<Fill>,
 }
@@ -85,6 +84,7 @@ struct Progress {
     tally: Tally,
     pending: Vec<PendingPack>,
     parts: Vec<SetPart>,
+    mapped: Vec<Arc<Region>>,
 }
 
 /// Time for samples whose pages must first be read, over a whole load; and where the samples lie.
@@ -137,7 +137,6 @@ impl Loader {
             shared: self.shared.clone(),
             number: self.shared.loads.fetch_add(1, Ordering::Relaxed),
             progress: Mutex::default(),
-            populate: OnceLock::new(),
             closed: Arc::default(),
             fill: Arc::default(),
         }
@@ -263,7 +262,10 @@ impl Load {
         match self.try_candidate(progress, request, store, &known, digest) {
             Ok(()) => Ok(Served::Filled),
             Err(no_hit) => {
-                let by_sample = matches!(no_hit, NoHit::Refused("sample", _));
+                let by_sample = matches!(
+                    no_hit,
+                    NoHit::Refused("sample", _) | NoHit::Spoiled("sample", _)
+                );
                 note(&mut progress.tally, request, no_hit);
                 if by_sample {
                     self.settle_doubt(request, store, &known, digest);
@@ -352,19 +354,45 @@ impl Load {
             budget,
             tally,
             parts,
+            mapped,
             ..
         } = progress;
-        if let Some(budget) = budget.as_mut().filter(|_| known.by_units) {
-            let samples = &mut tally.samples;
-            hit::sample(engine, request, &object, known.sample_rows, budget, samples)?;
-        }
-        let object = object.sampled();
-        let placed = hit::place(engine, request, &object, known.origin.located(), tally)?;
+        let budget = budget.as_mut().filter(|_| known.by_units);
+        let sampler = Sampler {
+            engine,
+            request,
+            digest: record.object,
+            sample_rows: known.sample_rows,
+        };
+        let located = known.origin.located();
+        let samples = &mut tally.samples;
+        let (object, placed) = match object {
+            // Through the map, so that a cold object is read as it will be mapped.
+            Object::Proven(object) => {
+                let placed = hit::place(engine, request, &object)?;
+                hit::read_in_if_cold(request);
+                if let Some(budget) = budget {
+                    sampler.compare_region(budget, samples)?;
+                }
+                (object, placed)
+            }
+            // Samples are the proof here, so they come before anything is mapped.
+            Object::ToSample(object) => {
+                if let Some(budget) = budget {
+                    sampler.compare_file(object.file(), budget, samples)?;
+                }
+                let object = object.accept_sampled();
+                let placed = hit::place(engine, request, &object)?;
+                (object, placed)
+            }
+        };
+        hit::count(tally, &object, placed);
+        hit::drop_served_pages(request, located);
         if placed == hit::Placed::Mapped {
-            self.populate(request.region);
+            mapped.push(request.region.clone());
         }
         let (object, length) = (record.object, record.length);
-        parts.push(SetPart::new(known.origin.located(), key, object, length));
+        parts.push(SetPart::new(located, key, object, length));
         Ok(())
     }
 
@@ -507,27 +535,21 @@ impl Load {
         }
     }
 
-    /// Has a mapped region's pages faulted in beside the load, so that the first token finds them
-    /// there.
-    fn populate(&self, region: &Arc<Region>) {
-        let sender = self.populate.get_or_init(|| {
-            let (sender, receiver) = mpsc::channel::<Arc<Region>>();
-            let closed = self.closed.clone();
-            let populate = move || {
-                for region in receiver {
-                    // Old kernels can't; then pages come one by one.
-                    if closed.load(Ordering::Relaxed) || region.populate().is_err() {
-                        break;
-                    }
+    /// Has the mapped regions' pages faulted in after the load, so that the first token finds them
+    /// there. Not beside it: faulting in and mapping exclude each other in the kernel.
+    fn populate(&self, regions: Vec<Arc<Region>>) {
+        let closed = self.closed.clone();
+        let populate = move || {
+            for region in regions {
+                // Old kernels can't; then pages come one by one.
+                if closed.load(Ordering::Relaxed) || region.populate().is_err() {
+                    break;
                 }
-            };
-            let builder = thread::Builder::new().name("packhouse-map".to_owned());
-            // Without the thread pages come one by one.
-            let _ = builder.spawn(populate);
-            sender
-        });
-        // The thread is gone after a failure; see above.
-        let _ = sender.send(region.clone());
+            }
+        };
+        // Without the thread pages come one by one.
+        let builder = thread::Builder::new().name("packhouse-map".to_owned());
+        let _ = builder.spawn(populate);
     }
 
     fn end_if_complete(&self, progress: &mut Progress) {
@@ -544,6 +566,7 @@ impl Load {
                 total.add(pending.geometry.payload_bytes());
                 total
             });
+        self.populate(std::mem::take(&mut progress.mapped));
         let notes = [
             self.no_state(),
             self.will_not_store(progress),

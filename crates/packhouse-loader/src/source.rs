@@ -100,8 +100,8 @@ impl Sources {
         }
     }
 
-    /// Whether the listing at hand covers the range and still holds there: an engine may have mapped
-    /// another file at the same place since.
+    /// Whether the listing at hand covers the range and still holds there: an engine may have
+    /// mapped another file at the same place since.
     fn covers(&self, address: usize, length: usize) -> bool {
         let Some(mapping) = self.maps.find(address, length) else {
             return false;

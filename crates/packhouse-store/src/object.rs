@@ -248,8 +248,8 @@ impl Store {
         }
     }
 
-    /// Records a receipt of an object just hashed, if its ctime was old enough at `before_ns`, before
-    /// the hash. What fails here costs one more hash at the next use, so it is no error.
+    /// Records a receipt of an object just hashed, if its ctime was old enough at `before_ns`,
+    /// before the hash. What fails here costs one more hash at the next use, so it is no error.
     fn record_now(&self, object: &VerifiedObject, before_ns: i64) {
         if object.receipt_possible()
             && let Ok(receipts) = self.receipts()

@@ -152,8 +152,9 @@ impl Store {
         self.read_record(key, &file)
     }
 
-    /// Moves a pack's record to quarantine, because what it binds to its identity proved wrong although
-    /// the object is intact: an edited record, or a pack of bytes that changed while they were packed.
+    /// Moves a pack's record to quarantine, because what it binds to its identity proved wrong
+    /// although the object is intact: an edited record, or a pack of bytes that changed while they
+    /// were packed.
     pub fn distrust_pack(&self, key: &PackKey) -> Moved {
         self.quarantine(Base::Packs, &key.to_string(), None)
     }

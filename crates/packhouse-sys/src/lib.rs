@@ -24,6 +24,7 @@ pub mod fs;
     reason = "address space is given and taken by raw pointer"
 )]
 pub mod map;
+pub mod memory;
 mod os;
 pub mod real;
 #[expect(unsafe_code, reason = "mincore, and madvise on an engine's mapping")]

@@ -196,6 +196,11 @@ impl Region {
             return Err(error);
         }
         *backing = Backing::Attached;
+        if self.bytes >= HUGE_PAGE_BYTES {
+            // Advice only: file systems with large folios then read, and map, huge pages.
+            // SAFETY: the range was just mapped and advice changes no byte.
+            let _ = unsafe { rustix::mm::madvise(address, self.bytes, Advice::LinuxHugepage) };
+        }
         Ok(())
     }
 

@@ -251,8 +251,8 @@ fn what_is_done_to_a_store_is_named_costs_no_byte_and_heals() {
     }
 }
 
-/// Both objects are intact and the packer is deterministic, so the record is what is wrong: it goes to
-/// quarantine and the next start maps everything.
+/// Both objects are intact and the packer is deterministic, so the record is what is wrong: it goes
+/// to quarantine and the next start maps everything.
 #[test]
 fn a_record_that_names_the_intact_object_of_another_pack_is_replaced() {
     let (harmed, model) = Harmed::new();
