@@ -2,8 +2,8 @@
 //!
 //! Invariants:
 //! - it runs at idle priority, one tensor in flight, after the load's last tensor was served;
-//! - it reads a live region only under that region's lock; after `Fill::cancel` returned it calls no
-//!   engine for that load, and ends at its next chunk;
+//! - it reads a live region only under that region's lock;
+//! - after `Fill::cancel` returned it calls no engine for that load, and ends at its next chunk;
 //! - a fill that stops keeps what it stored: the next start packs only the rest.
 
 use crate::engine::Level;
