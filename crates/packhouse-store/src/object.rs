@@ -383,11 +383,6 @@ impl VerifiedObject {
         &self.file
     }
 
-    /// Gives the descriptor away, for a map that outlives this value.
-    pub fn into_file(self) -> File {
-        self.file
-    }
-
     /// The descriptor's stat identity when it was verified.
     pub fn identity(&self) -> &StatIdentity {
         &self.identity
