@@ -7,12 +7,12 @@
 //! - a fill that stops keeps what it stored: the next start packs only the rest.
 
 use crate::engine::Level;
+use crate::hit::Packing;
 use crate::load::Shared;
 use crate::source::{Located, SourceFile};
 use crate::tally::Count;
 use crate::{PLAN, PLAN_BYTES};
-use packhouse_base::digest::{Digest, ObjectDigest, PackKey, SetKey};
-use packhouse_base::identity::PackIdentity;
+use packhouse_base::digest::{Digest, ObjectDigest, PackKey, SetKey, TensorDigest};
 use packhouse_base::units;
 use packhouse_container::TensorDirectory;
 use packhouse_layout::Geometry;
@@ -25,6 +25,7 @@ use packhouse_store::record::{PackRecord, SampleGeometry};
 use packhouse_store::reserve::Reservation;
 use packhouse_store::root::Store;
 use packhouse_sys::map::Region;
+use packhouse_sys::stat::StatIdentity;
 use packhouse_sys::thread::set_idle_priority;
 use serde_json::{Value, json};
 use std::collections::VecDeque;
@@ -35,11 +36,19 @@ use std::time::Duration;
 
 /// A packed tensor that waits to be stored.
 pub(crate) struct PendingPack {
-    pub(crate) identity: PackIdentity,
+    pub(crate) packing: Packing,
+    pub(crate) source: PendingSource,
     pub(crate) geometry: Geometry,
     pub(crate) region: Arc<Region>,
     pub(crate) name: String,
-    pub(crate) located: Option<Located>,
+}
+
+/// What is known of a packed tensor's source.
+pub(crate) enum PendingSource {
+    /// Its digest was taken while it was packed.
+    Known(TensorDigest, Option<Located>),
+    /// It is to be hashed through its file, which had this identity when it was packed.
+    Later(Located, StatIdentity),
 }
 
 /// A tensor's part in the set of its container.
@@ -321,9 +330,18 @@ impl FillPlan {
         waits_for_others: bool,
         stored: &mut Stored,
     ) -> Result<bool, End> {
-        let key = pending.identity.key();
         let stop =
             |error: &dyn std::fmt::Display| End::Stopped(format!("{}: {error}", pending.name));
+        let Some(digest) = pending.source.digest(&|| fill.is_cancelled()) else {
+            if fill.is_cancelled() {
+                return Err(End::Cancelled);
+            }
+            let name = &pending.name;
+            stored.complain(format!("{name}: its file changed before it was hashed"));
+            return Ok(true);
+        };
+        let identity = pending.packing.of(digest);
+        let key = identity.key();
         let lock = store.try_lock_pack(&key).map_err(|error| stop(&error))?;
         // A record whose object went to quarantine is of no use to the next start.
         if let Ok(record) = store.lookup_pack(&key)
@@ -355,7 +373,7 @@ impl FillPlan {
         };
         let geometry = &pending.geometry;
         let record = PackRecord {
-            identity: pending.identity.clone(),
+            identity,
             object: object.digest(),
             length: object.length(),
             sample: SampleGeometry {
@@ -530,12 +548,31 @@ impl Word {
     }
 }
 
+impl PendingSource {
+    /// The source's digest; `None` when stopped, or when the file changed since it was packed.
+    fn digest(&self, stop: &dyn Fn() -> bool) -> Option<TensorDigest> {
+        match self {
+            Self::Known(digest, _) => Some(*digest),
+            Self::Later(located, before) => {
+                let digest = located.file.hash(located.range, before, stop)?;
+                located.file.learn(located.range, digest);
+                Some(digest)
+            }
+        }
+    }
+
+    fn located(&self) -> Option<&Located> {
+        match self {
+            Self::Known(_, located) => located.as_ref(),
+            Self::Later(located, _) => Some(located),
+        }
+    }
+}
+
 impl PendingPack {
     fn part(&self, pack: PackKey, object: ObjectDigest, length: u64) -> SetPart {
-        let place = self
-            .located
-            .as_ref()
-            .map(|located| (located.file.clone(), located.range));
+        let located = self.source.located();
+        let place = located.map(|located| (located.file.clone(), located.range));
         SetPart {
             place,
             pack,

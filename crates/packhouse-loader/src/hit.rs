@@ -5,7 +5,7 @@ use crate::load::{Request, SampleBudget};
 use crate::settings::Trust;
 use crate::source::Located;
 use crate::tally::{Samples, Tally};
-use packhouse_base::digest::{ObjectDigest, PackKey, TensorDigest};
+use packhouse_base::digest::{Fingerprint, ObjectDigest, PackKey, TensorDigest};
 use packhouse_base::identity::{PackIdentity, canonical_dims};
 use packhouse_layout::Geometry;
 use packhouse_layout::ggml_cpu_repack as layout;
@@ -63,22 +63,47 @@ pub fn sample_groups(row_count: u64, sample_rows: u64, rotation: u64) -> Vec<u64
     groups
 }
 
-/// The identity of the pack that a request needs.
-pub(crate) fn identity_of(
-    request: &Request<'_>,
-    fingerprint: packhouse_base::digest::Fingerprint,
-    source: TensorDigest,
-) -> PackIdentity {
-    let unit_rows = request.geometry.unit_rows;
-    PackIdentity {
-        layout: layout::ID.to_owned(),
-        layout_version: layout::VERSION,
-        parameters: [(layout::UNIT_ROWS.to_owned(), unit_rows)].into(),
+/// What names a request's pack beside its source.
+pub(crate) fn packing_of(request: &Request<'_>, fingerprint: Fingerprint) -> Packing {
+    Packing {
         fingerprint,
         type_id: request.ty.id(),
         dims: canonical_dims(request.dims),
-        source,
+        unit_rows: request.geometry.unit_rows,
     }
+}
+
+/// The identity of a tensor's pack but for its source.
+#[derive(Clone)]
+pub(crate) struct Packing {
+    fingerprint: Fingerprint,
+    type_id: u32,
+    dims: Vec<u64>,
+    unit_rows: u64,
+}
+
+impl Packing {
+    /// The whole identity, of the pack of this source.
+    pub(crate) fn of(&self, source: TensorDigest) -> PackIdentity {
+        PackIdentity {
+            layout: layout::ID.to_owned(),
+            layout_version: layout::VERSION,
+            parameters: [(layout::UNIT_ROWS.to_owned(), self.unit_rows)].into(),
+            fingerprint: self.fingerprint,
+            type_id: self.type_id,
+            dims: self.dims.clone(),
+            source,
+        }
+    }
+}
+
+/// The identity of the pack that a request needs.
+pub(crate) fn identity_of(
+    request: &Request<'_>,
+    fingerprint: Fingerprint,
+    source: TensorDigest,
+) -> PackIdentity {
+    packing_of(request, fingerprint).of(source)
 }
 
 /// Why a look-up of a request's pack gave no record.

@@ -1,11 +1,11 @@
 //! One engine load, tensor by tensor.
 
 use crate::engine::{Engine, Level, PackerTraits};
-use crate::fill::{Fill, FillPlan, Filler, PendingPack, SetPart};
+use crate::fill::{Fill, FillPlan, Filler, PendingPack, PendingSource, SetPart};
 use crate::hit::{self, Candidate, NoHit, Object, Sampler};
 use crate::pack::{self, PackPlan};
 use crate::settings::{Settings, Trust};
-use crate::source::{Origin, Sources, Watch};
+use crate::source::{Located, Origin, Sources, Watch};
 use crate::tally::{Count, Tally};
 use packhouse_base::digest::{Fingerprint, TensorDigest};
 use packhouse_base::ggml_type::GgmlType;
@@ -16,6 +16,7 @@ use packhouse_store::root::StoreConfig;
 use packhouse_sys::clock::{Clock, RealClock};
 use packhouse_sys::map::Region;
 use packhouse_sys::real::RealFs;
+use packhouse_sys::stat::StatIdentity;
 use serde_json::json;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -85,6 +86,9 @@ struct Progress {
     pending: Vec<PendingPack>,
     parts: Vec<SetPart>,
     mapped: Vec<Arc<Region>>,
+    /// Sources that were hashed because no ledger knew them, and led to a pack or to none.
+    hits_by_content: u64,
+    misses_by_content: u64,
 }
 
 /// Time for samples whose pages must first be read, over a whole load; and where the samples lie.
@@ -257,7 +261,12 @@ impl Load {
             }
         };
         let Some(digest) = known.digest else {
-            return self.hash_and_pack(progress, request, store, known);
+            return match known.watch.stat_of(known.origin.located()) {
+                Some(before) if self.defers(progress, request) => {
+                    self.pack_before_hashing(progress, request, &known, before)
+                }
+                Some(_) | None => self.hash_and_pack(progress, request, store, known),
+            };
         };
         match self.try_candidate(progress, request, store, &known, digest) {
             Ok(()) => Ok(Served::Filled),
@@ -273,6 +282,47 @@ impl Load {
                 self.pack(progress, request, Some((known, None)))
             }
         }
+    }
+
+    /// Whether a source of unknown digest is packed first and hashed by the fill: hashing takes longer
+    /// than packing, and is worth waiting for only where it may lead to packs that are there. The
+    /// first tensors of a load tell.
+    fn defers(&self, progress: &Progress, request: &Request<'_>) -> bool {
+        self.stores()
+            && request.source.len() >= DEFERRED_BYTES
+            && progress.misses_by_content >= PROBES
+            && progress.hits_by_content == 0
+    }
+
+    /// Packs a tensor whose source the fill will hash, through the file and while that has the
+    /// identity `before`.
+    fn pack_before_hashing(
+        &self,
+        progress: &mut Progress,
+        request: &Request<'_>,
+        known: &Known,
+        before: (Located, StatIdentity),
+    ) -> std::io::Result<Served> {
+        let plan = self.pack_plan(known.by_units);
+        let never = AtomicBool::new(false);
+        let packed = request
+            .region
+            .with_private(|target| plan.pack(request, target, &never));
+        if packed?.is_err() {
+            return Ok(Served::NotFilled);
+        }
+        note(&mut progress.tally, request, NoHit::Miss("not-hashed"));
+        progress.tally.packed.add(bytes_of(request.source.len()));
+        hit::drop_served_pages(request, known.origin.located());
+        let (located, before) = before;
+        progress.pending.push(PendingPack {
+            packing: hit::packing_of(request, known.fingerprint),
+            source: PendingSource::Later(located, before),
+            geometry: request.geometry,
+            region: request.region.clone(),
+            name: request.name.to_owned(),
+        });
+        Ok(Served::Filled)
     }
 
     /// The source's digest is not known: packs while hashing, and stops packing when the hash leads
@@ -317,9 +367,13 @@ impl Load {
         let candidate =
             found.and_then(|_| self.try_candidate(progress, request, store, &known, digest));
         let no_hit = match candidate {
-            Ok(()) => return Ok(Served::Filled),
+            Ok(()) => {
+                progress.hits_by_content += 1;
+                return Ok(Served::Filled);
+            }
             Err(no_hit) => no_hit,
         };
+        progress.misses_by_content += 1;
         let spoiled = matches!(no_hit, NoHit::Spoiled(..));
         note(&mut progress.tally, request, no_hit);
         match packed {
@@ -510,13 +564,13 @@ impl Load {
             progress.tally.first_refusal.get_or_insert(words);
             return;
         }
-        let identity = hit::identity_of(request, known.fingerprint, digest);
+        let located = known.origin.located().cloned();
         progress.pending.push(PendingPack {
-            identity,
+            packing: hit::packing_of(request, known.fingerprint),
+            source: PendingSource::Known(digest, located),
             geometry: request.geometry,
             region: request.region.clone(),
             name: request.name.to_owned(),
-            located: known.origin.located().cloned(),
         });
     }
 
@@ -720,3 +774,7 @@ const THREADS_MAX: usize = 16;
 const SAMPLE_READ_NS: u64 = 100_000_000;
 /// How long the line waits for another process that reserves room.
 const ROOM_WAIT_NS: u64 = 50_000_000;
+/// Sources below this are hashed at once: it costs less than it is worth.
+const DEFERRED_BYTES: usize = 1 << 20;
+/// Tensors of a load that must miss by content before others are packed unhashed.
+const PROBES: u64 = 2;

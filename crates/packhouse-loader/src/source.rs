@@ -1,8 +1,8 @@
 //! The files that a load's tensors come from, and what is known of them.
 
 use crate::pack::digest_of;
-use packhouse_base::digest::{Digest, TensorDigest};
-use packhouse_container::{FileSource, TensorDirectory};
+use packhouse_base::digest::{Digest, Hasher, TensorDigest};
+use packhouse_container::{FileSource, ReadAt as _, TensorDirectory};
 use packhouse_store::ledger::{SourceLedger, SourceRange};
 use packhouse_store::root::Store;
 use packhouse_store::state::settle_wait_ns;
@@ -141,6 +141,14 @@ impl Watch {
         }
     }
 
+    /// The file and identity to hash a source by later, where stat alone proves that it stays.
+    pub(crate) fn stat_of(&self, located: Option<&Located>) -> Option<(Located, StatIdentity)> {
+        match self {
+            Self::Stat(_, before) => Some((located?.clone(), *before)),
+            Self::Memory | Self::Hash => None,
+        }
+    }
+
     /// Whether bytes that hashed to `digest` are the same still.
     pub(crate) fn holds(&self, digest: TensorDigest, bytes: &[u8]) -> bool {
         match self {
@@ -190,6 +198,31 @@ impl SourceFile {
         identity_of_fd(self.file.as_fd()).ok()
     }
 
+    /// Hashes a range through the descriptor, in pieces between which `stop` is asked. `None` when
+    /// stopped, or when the file can't be read or is not the one of `before` at the end.
+    pub(crate) fn hash(
+        &self,
+        range: SourceRange,
+        before: &StatIdentity,
+        stop: &dyn Fn() -> bool,
+    ) -> Option<TensorDigest> {
+        let source = FileSource::new(&self.file).ok()?;
+        let mut hasher = Hasher::default();
+        let mut piece = vec![0; HASH_BYTES];
+        let mut done = 0;
+        while done < range.length {
+            if stop() {
+                return None;
+            }
+            let left = usize::try_from(range.length - done).unwrap_or(usize::MAX);
+            let piece = &mut piece[..left.min(HASH_BYTES)];
+            source.read_at(piece, range.offset + done).ok()?;
+            hasher.update(piece);
+            done += u64::try_from(piece.len()).ok()?;
+        }
+        (self.identity_now() == Some(*before)).then(|| TensorDigest(hasher.finish()))
+    }
+
     /// Notes a digest taken from bytes of the file while its identity stayed the same.
     pub(crate) fn learn(&self, range: SourceRange, digest: TensorDigest) {
         let known = self.ledger.as_ref().and_then(|ledger| ledger.tensor(range));
@@ -236,3 +269,6 @@ impl SourceFile {
 fn is_settled(identity: &StatIdentity, now_ns: i64) -> bool {
     settle_wait_ns(identity, now_ns).is_none()
 }
+
+/// Bytes that are read and hashed at a time.
+const HASH_BYTES: usize = 1 << 20;
