@@ -13,13 +13,14 @@ use crate::source::{Located, SourceFile};
 use crate::tally::Count;
 use crate::{PLAN, PLAN_BYTES};
 use packhouse_base::digest::{Digest, ObjectDigest, PackKey, SetKey, TensorDigest};
+use packhouse_base::identity::PackIdentity;
 use packhouse_base::units;
 use packhouse_container::TensorDirectory;
 use packhouse_layout::Geometry;
 use packhouse_store::container_record::{Admission, ContainerFile, ContainerRecord};
 use packhouse_store::ledger::SourceRange;
 use packhouse_store::manifest::{ManifestEntry, SetManifest};
-use packhouse_store::object::PendingReceipt;
+use packhouse_store::object::{PendingReceipt, VerifiedObject};
 use packhouse_store::publish::PublishOptions;
 use packhouse_store::record::{PackRecord, SampleGeometry};
 use packhouse_store::reserve::Reservation;
@@ -371,17 +372,7 @@ impl FillPlan {
             Err(_) if fill.is_cancelled() => return Err(End::Cancelled),
             Err(error) => return Err(stop(&error)),
         };
-        let geometry = &pending.geometry;
-        let record = PackRecord {
-            identity,
-            object: object.digest(),
-            length: object.length(),
-            sample: SampleGeometry {
-                unit_rows: geometry.unit_rows,
-                row_bytes: geometry.row_bytes,
-                row_count: geometry.row_count,
-            },
-        };
+        let record = record_of(identity, pending.geometry, &object);
         store.publish_pack(&record).map_err(|error| stop(&error))?;
         stored.receipts.extend(object.pending_receipt());
         stored.packs.add(record.length);
@@ -614,6 +605,19 @@ impl SetPart {
 impl Stored {
     fn complain(&mut self, complaint: String) {
         self.complaint.get_or_insert(complaint);
+    }
+}
+
+fn record_of(identity: PackIdentity, geometry: Geometry, object: &VerifiedObject) -> PackRecord {
+    PackRecord {
+        identity,
+        object: object.digest(),
+        length: object.length(),
+        sample: SampleGeometry {
+            unit_rows: geometry.unit_rows,
+            row_bytes: geometry.row_bytes,
+            row_count: geometry.row_count,
+        },
     }
 }
 

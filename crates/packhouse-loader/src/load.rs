@@ -284,9 +284,9 @@ impl Load {
         }
     }
 
-    /// Whether a source of unknown digest is packed first and hashed by the fill: hashing takes longer
-    /// than packing, and is worth waiting for only where it may lead to packs that are there. The
-    /// first tensors of a load tell.
+    /// Whether a source of unknown digest is packed first and hashed by the fill: hashing takes
+    /// longer than packing, and is worth waiting for only where it may lead to packs that are
+    /// there. The first tensors of a load tell.
     fn defers(&self, progress: &Progress, request: &Request<'_>) -> bool {
         self.stores()
             && request.source.len() >= DEFERRED_BYTES

@@ -33,6 +33,7 @@
 //! - slots do not count the shards before:
 //!   `sets::shards_count_in_their_order_whatever_the_order_of_loading`.
 
+mod deferred;
 mod fake;
 mod fill;
 mod hits;
