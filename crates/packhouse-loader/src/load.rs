@@ -271,14 +271,7 @@ impl Load {
         match self.try_candidate(progress, request, store, &known, digest) {
             Ok(()) => Ok(Served::Filled),
             Err(no_hit) => {
-                let by_sample = matches!(
-                    no_hit,
-                    NoHit::Refused("sample", _) | NoHit::Spoiled("sample", _)
-                );
-                note(&mut progress.tally, request, no_hit);
-                if by_sample {
-                    self.settle_doubt(request, store, &known, digest);
-                }
+                self.note_and_settle(progress, request, store, &known, (digest, no_hit));
                 self.pack(progress, request, Some((known, None)))
             }
         }
@@ -373,9 +366,10 @@ impl Load {
             }
             Err(no_hit) => no_hit,
         };
-        progress.misses_by_content += 1;
+        // A pack that is there and refused says nothing of the other tensors.
+        progress.misses_by_content += u64::from(matches!(no_hit, NoHit::Miss(_)));
         let spoiled = matches!(no_hit, NoHit::Spoiled(..));
-        note(&mut progress.tally, request, no_hit);
+        self.note_and_settle(progress, request, store, &known, (digest, no_hit));
         match packed {
             Ok(Ok(true)) if !spoiled => {
                 self.packed(progress, request, Some((&known, digest)));
@@ -448,6 +442,25 @@ impl Load {
         let (object, length) = (record.object, record.length);
         parts.push(SetPart::new(located, key, object, length));
         Ok(())
+    }
+
+    /// Counts why there was no hit, and settles the doubt that a differing sample leaves.
+    fn note_and_settle(
+        &self,
+        progress: &mut Progress,
+        request: &Request<'_>,
+        store: &Store,
+        known: &Known,
+        (digest, no_hit): (TensorDigest, NoHit),
+    ) {
+        let by_sample = matches!(
+            no_hit,
+            NoHit::Refused("sample", _) | NoHit::Spoiled("sample", _)
+        );
+        note(&mut progress.tally, request, no_hit);
+        if by_sample {
+            self.settle_doubt(request, store, known, digest);
+        }
     }
 
     /// A sample differed: finds out whether the ledger or the object is wrong, so that the next

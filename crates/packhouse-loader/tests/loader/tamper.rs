@@ -275,6 +275,29 @@ fn a_record_that_names_the_intact_object_of_another_pack_is_replaced() {
     assert_eq!(next.warnings(), [""; 0]);
 }
 
+/// The same for bytes in no file, which no ledger ever knows: each start hashes them.
+#[test]
+fn a_wrong_record_is_replaced_for_bytes_in_no_file_too() {
+    let (harmed, model) = Harmed::new();
+    let (ours, theirs) = (
+        harmed.objects[1].0.to_string(),
+        harmed.objects[3].0.to_string(),
+    );
+    harmed.edit_record(&ours, &theirs);
+    for refused in [1, 0] {
+        let session = harmed.world.session(PLAIN);
+        let mut run = session.begin(0, &[&model]);
+        for index in 0..4 {
+            let copy = model.read(index);
+            run.serve_from(&model, index, &copy);
+            run.assert_right(&model, index, &copy);
+        }
+        let outcome = run.outcome();
+        outcome.assert_fill("done");
+        assert_eq!(outcome.counts(), [4 - refused, 0, refused, refused]);
+    }
+}
+
 #[test]
 fn a_damaged_set_is_published_again_by_the_next_load() {
     let (harmed, model) = Harmed::new();
