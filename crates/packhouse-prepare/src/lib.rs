@@ -1,0 +1,3 @@
+//! Plans, and containers to sets under a plan: prepare, repair, foreign set layouts, bundles.
+
+#![forbid(unsafe_code)]
