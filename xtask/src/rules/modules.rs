@@ -3,7 +3,13 @@
 use crate::tree::Tree;
 
 /// Crates that may have `unsafe` blocks: safe maps and detached children, and the ggml edge.
-const UNSAFE_CRATES: [&str; 2] = ["packhouse-sys", "packhouse-ggml"];
+const UNSAFE_CRATES: [&str; 5] = [
+    "packhouse-sys",
+    "packhouse-ggml",
+    "packhouse-capi",
+    "packhouse-hash",
+    "packhouse-pack",
+];
 
 /// Test roots of other crates that may have them too.
 const UNSAFE_ROOTS: [&str; 2] = [
