@@ -1,3 +1,6 @@
 //! Plans, and containers to sets under a plan: prepare, repair, foreign set layouts, bundles.
 
 #![forbid(unsafe_code)]
+
+pub mod model;
+pub mod prepare;

@@ -4,7 +4,7 @@
 //! pipe in a file's place can't hang the caller; interrupted calls are repeated.
 
 use crate::fs::{
-    Dir, DirAccess, DirBackend, FileBackend, Fs, FsError, FsErrorKind, LockKind, Operation,
+    Dir, DirAccess, DirBackend, File, FileBackend, Fs, FsError, FsErrorKind, LockKind, Operation,
 };
 use crate::os;
 use crate::stat::{FileKind, FsId, FsKind, FsStat, Stat, StatIdentity, time_ns};
@@ -320,6 +320,12 @@ impl FileBackend for RealFile {
     fn as_fd(&self) -> Option<BorrowedFd<'_>> {
         Some(self.fd.as_fd())
     }
+}
+
+/// Wraps a descriptor that the caller opened, of a model file, say; the path is for messages.
+pub fn file_of_fd(fd: OwnedFd, path: PathBuf) -> File {
+    let poisoned = AtomicBool::new(false);
+    File::new(Box::new(RealFile { fd, poisoned }), path)
 }
 
 /// Stat identity of any open descriptor: of an engine's model file, say.
