@@ -5,10 +5,11 @@
 //! Source: `ggml_repack_get_optimal_repack_type` and `supports_op` in `repack.cpp` of ggml 0.26.0,
 //! and llama.cpp's rule that a model without `output.weight` multiplies by its token embedding.
 
+use crate::ggml_cpu_repack::twin::{self, Twin};
 use packhouse_base::ggml_type::GgmlType;
 
 /// Rows that one packed group of the x86-64 layouts has.
-pub const GROUP_ROWS: u64 = 8;
+pub const GROUP_ROWS: u64 = twin::GROUP_ROWS as u64;
 
 /// The CPU features that decide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,19 +54,17 @@ pub enum Left {
     Lookup,
 }
 
-/// Tells whether a stock build packs the tensor. `is_tied` says that the model has no
-/// `output.weight`. Errors with the reason why not.
+/// Tells how a stock build packs the tensor. `is_tied` says that the model has no `output.weight`.
+/// Errors with the reason why it stays as it is.
 pub fn choose(
     name: &str,
     ty: GgmlType,
     dims: &[u64],
     is_tied: bool,
     features: Features,
-) -> Result<(), Left> {
-    let has = match ty.name() {
-        "Q4_0" | "Q4_K" | "IQ4_NL" | "MXFP4" => (features.avx2, "AVX2"),
-        "Q2_K" => (features.avx512, "AVX-512"),
-        name => return Err(Left::Type { name }),
+) -> Result<Twin, Left> {
+    let Some(twin) = Twin::of(ty, GROUP_ROWS) else {
+        return Err(Left::Type { name: ty.name() });
     };
     let count = dims
         .iter()
@@ -81,12 +80,29 @@ pub fn choose(
     if !dims[1].is_multiple_of(GROUP_ROWS) {
         return Err(Left::Rows { rows: dims[1] });
     }
-    match has {
-        (true, _) => Ok(()),
-        (false, feature) => Err(Left::Feature {
+    match needs(twin) {
+        Need::Avx2 if !features.avx2 => Err(Left::Feature {
             name: ty.name(),
-            feature,
+            feature: "AVX2",
         }),
+        Need::Avx512 if !features.avx512 => Err(Left::Feature {
+            name: ty.name(),
+            feature: "AVX-512",
+        }),
+        Need::Avx2 | Need::Avx512 => Ok(twin),
+    }
+}
+
+enum Need {
+    Avx2,
+    Avx512,
+}
+
+/// What stock's kernels for a packing need.
+const fn needs(twin: Twin) -> Need {
+    match twin {
+        Twin::Q4_0 | Twin::Iq4Nl | Twin::Mxfp4 | Twin::Q4K => Need::Avx2,
+        Twin::Q2K => Need::Avx512,
     }
 }
 
@@ -112,7 +128,7 @@ mod tests {
         dims: &[u64],
         is_tied: bool,
         features: Features,
-    ) -> Result<(), Left> {
+    ) -> Result<Twin, Left> {
         let ty = GgmlType::from_name(ty).expect("because the test names known types");
         choose(name, ty, dims, is_tied, features)
     }
@@ -120,12 +136,18 @@ mod tests {
     #[test]
     fn a_tied_embedding_is_packed_and_a_separate_one_is_not() {
         let dims = [576, 49152];
-        assert_eq!(ask("token_embd.weight", "Q4_0", &dims, true, ALL), Ok(()));
+        assert_eq!(
+            ask("token_embd.weight", "Q4_0", &dims, true, ALL),
+            Ok(Twin::Q4_0)
+        );
         assert_eq!(
             ask("token_embd.weight", "Q4_0", &dims, false, ALL),
             Err(Left::Lookup)
         );
-        assert_eq!(ask("output.weight", "Q4_0", &dims, false, ALL), Ok(()));
+        assert_eq!(
+            ask("output.weight", "Q4_0", &dims, false, ALL),
+            Ok(Twin::Q4_0)
+        );
     }
 
     #[test]
@@ -143,17 +165,17 @@ mod tests {
             Err(Left::Dims { count: 4 })
         );
         assert_eq!(left("Q4_K", &[256, 12], ALL), Err(Left::Rows { rows: 12 }));
-        assert_eq!(left("Q4_K", &[256, 8, 4], ALL), Ok(()));
+        assert_eq!(left("Q4_K", &[256, 8, 4], ALL), Ok(Twin::Q4K));
         let old = Features {
             avx2: true,
             avx512: false,
         };
-        assert_eq!(left("IQ4_NL", &dims, old), Ok(()));
+        assert_eq!(left("IQ4_NL", &dims, old), Ok(Twin::Iq4Nl));
         let lacks = Left::Feature {
             name: "Q2_K",
             feature: "AVX-512",
         };
         assert_eq!(left("Q2_K", &dims, old), Err(lacks));
-        assert_eq!(left("Q2_K", &dims, ALL), Ok(()));
+        assert_eq!(left("Q2_K", &dims, ALL), Ok(Twin::Q2K));
     }
 }

@@ -11,6 +11,16 @@
 //! the unit is the largest of 16, 8, 4 that divides ne1 and each unit size has its own golden
 //! weight. That packing by units equals packing whole is proven at run time on the golden weights
 //! by the code that packs.
+//!
+//! - `twin`: the members that we make ourselves, one judge per type: `q4_0`, `iq4_nl`, `mxfp4`,
+//!   `q4_k`, `q2_k`.
+
+mod iq4_nl;
+mod mxfp4;
+mod q2_k;
+mod q4_0;
+mod q4_k;
+pub mod twin;
 
 use crate::golden::{BYTE_EDGES, F16_EDGES, SplitMix64};
 use crate::{Geometry, Refusal};
