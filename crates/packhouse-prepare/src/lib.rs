@@ -4,3 +4,6 @@
 
 pub mod model;
 pub mod prepare;
+
+pub mod bundle;
+pub mod foreign;
