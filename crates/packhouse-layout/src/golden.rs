@@ -4,6 +4,8 @@
 //! SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014).
 //! Specified with a vector in `docs/format/keys.md`.
 
+use packhouse_base::ggml_type::GgmlType;
+
 /// SplitMix64: a counter through a mixing function, so that each seed gives one fixed stream.
 #[derive(Clone, Debug)]
 pub struct SplitMix64 {
@@ -44,6 +46,31 @@ pub const F16_EDGES: [u16; 16] = [
 
 /// Quant bytes for whole blocks: zeros, clamps, halves and both nibble orders.
 pub const BYTE_EDGES: [u8; 8] = [0x00, 0xff, 0x88, 0x77, 0x80, 0x08, 0x7f, 0xf0];
+
+/// Returns the dims and bytes of a golden weight: three blocks wide, as many rows as asked for. Of
+/// each four blocks one stays random, one has an edge byte throughout, and two have edge scales in
+/// the f16 fields at `f16_offsets` of the block.
+pub(crate) fn weight(ty: GgmlType, rows: u64, f16_offsets: &[usize]) -> ([u64; 2], Vec<u8>) {
+    let block_bytes =
+        usize::try_from(ty.block_bytes()).expect("because blocks are below 300 bytes");
+    let block_count = usize::try_from(rows * 3).expect("because goldens have few rows");
+    let mut stream = SplitMix64::new(u64::from(ty.id()) << 32 | rows);
+    let mut bytes = vec![0; block_count * block_bytes];
+    for (index, block) in bytes.chunks_exact_mut(block_bytes).enumerate() {
+        stream.fill(block);
+        if index % 4 == 1 {
+            block.fill(BYTE_EDGES[index / 4 % BYTE_EDGES.len()]);
+        }
+        if index % 4 >= 2 {
+            let turn = index / 4 * 2 + index % 4 - 2;
+            for (field, offset) in f16_offsets.iter().enumerate() {
+                let edge = F16_EDGES[(turn + field * 5) % F16_EDGES.len()];
+                block[*offset..offset + 2].copy_from_slice(&edge.to_le_bytes());
+            }
+        }
+    }
+    ([ty.block_elements() * 3, rows], bytes)
+}
 
 #[cfg(test)]
 mod tests {

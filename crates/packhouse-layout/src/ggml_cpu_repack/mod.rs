@@ -22,11 +22,15 @@ mod q4_0;
 mod q4_k;
 pub mod twin;
 
-use crate::golden::{BYTE_EDGES, F16_EDGES, SplitMix64};
+use crate::admitted::{Admitted, Form, Split};
+use crate::golden;
+use crate::judge::Judge;
+use crate::layout::Parameter;
 use crate::{Geometry, Refusal};
 use packhouse_base::digest::Fingerprint;
 use packhouse_base::encode::Sequence;
 use packhouse_base::ggml_type::GgmlType;
+use std::collections::BTreeMap;
 
 /// Layout id.
 pub const ID: &str = "ggml-cpu-repack";
@@ -36,6 +40,13 @@ pub const VERSION: u64 = 1;
 pub const UNIT_ROWS: &str = "unit_rows";
 /// The unit sizes, largest first.
 pub const UNITS: [u64; 3] = [16, 8, 4];
+
+pub(crate) static PARAMETERS: [Parameter; 1] = [Parameter {
+    name: UNIT_ROWS,
+    default: None,
+    min: UNITS[2],
+    max: UNITS[0],
+}];
 
 /// One type that some CPU_REPACK packs, with the offsets of its f16 scale fields in a block.
 struct Packable {
@@ -138,30 +149,42 @@ pub fn golden(ty: GgmlType, unit_rows: u64) -> Option<Golden> {
         4 => 20,
         _ => return None,
     };
-    let block_bytes =
-        usize::try_from(ty.block_bytes()).expect("because blocks are below 300 bytes");
-    let block_count = usize::try_from(rows * 3).expect("because it is at most 144");
-    let mut stream = SplitMix64::new(u64::from(ty.id()) << 32 | rows);
-    let mut bytes = vec![0; block_count * block_bytes];
-    for (index, block) in bytes.chunks_exact_mut(block_bytes).enumerate() {
-        stream.fill(block);
-        // Of each four blocks one stays random, one has an edge byte throughout, two have edge
-        // scales.
-        if index % 4 == 1 {
-            block.fill(BYTE_EDGES[index / 4 % BYTE_EDGES.len()]);
-        }
-        if index % 4 >= 2 {
-            let turn = index / 4 * 2 + index % 4 - 2;
-            for (field, offset) in packable.f16_offsets.iter().enumerate() {
-                let edge = F16_EDGES[(turn + field * 5) % F16_EDGES.len()];
-                block[*offset..offset + 2].copy_from_slice(&edge.to_le_bytes());
-            }
-        }
+    let (dims, bytes) = golden::weight(ty, rows, packable.f16_offsets);
+    Some(Golden { dims, bytes })
+}
+
+/// Admits canonical dims for `Layout::admit`, and completes or compares the unit's rows.
+pub(crate) fn form(
+    ty: GgmlType,
+    dims: &[u64],
+    parameters: &mut BTreeMap<String, u64>,
+) -> Result<Form, Refusal> {
+    let geometry = admit(ty, dims)?;
+    let unit_rows = parameters
+        .entry(UNIT_ROWS.to_owned())
+        .or_insert(geometry.unit_rows);
+    if *unit_rows != geometry.unit_rows {
+        return Err(Refusal::Parameter {
+            layout: ID,
+            name: UNIT_ROWS,
+            value: *unit_rows,
+            min: geometry.unit_rows,
+            max: geometry.unit_rows,
+        });
     }
-    Some(Golden {
-        dims: [ty.block_elements() * 3, rows],
-        bytes,
+    Ok(Form {
+        geometry,
+        split: Split {
+            step_count: geometry.unit_count(),
+            step_bytes: [geometry.unit_bytes(), 0],
+        },
     })
+}
+
+/// Finds the scalar packer whose bytes are those of an engine's own packer. `None` for types that
+/// only an engine packs.
+pub(crate) fn judge(_admitted: &Admitted) -> Option<Judge> {
+    None
 }
 
 /// Returns the fingerprint of a packer from what it made of the golden weight: SHA-256 of
@@ -184,6 +207,7 @@ fn packable(ty: GgmlType) -> Option<&'static Packable> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::golden::F16_EDGES;
     use packhouse_base::digest::Digest;
 
     fn q4_0() -> GgmlType {

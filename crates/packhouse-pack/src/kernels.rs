@@ -1,0 +1,81 @@
+//! The kernel table: which code packs what at which ISA level.
+
+use crate::isa::{Avx2, Avx512, IsaLevel};
+use packhouse_layout::{Admitted, Layout};
+use std::ops::Range;
+
+/// Packs a range of the payload's steps (`Admitted::split`) from the whole source. The two targets
+/// are those steps' slices of region 0 and region 1; all lengths were asserted by the caller.
+pub type PackSteps<Token> = fn(Token, &Admitted, Range<u64>, &[u8], [&mut [u8]; 2]);
+
+/// Gives the source rows of a range of groups back from the whole payload. The target is those
+/// rows' slice of the source; all lengths were asserted by the caller.
+pub type UnpackGroups<Token> = fn(Token, &Admitted, Range<u64>, &[u8], &mut [u8]);
+
+/// One row of the kernel table.
+#[derive(Clone, Copy, Debug)]
+pub struct KernelRow {
+    /// The layout it makes.
+    pub layout: Layout,
+    /// The one type it takes; `None` for all that the layout takes.
+    pub type_name: Option<&'static str>,
+    /// Parameters it is written for, by name; others may have any value.
+    pub parameters: &'static [(&'static str, u64)],
+    /// The code and the level it needs.
+    pub code: Code,
+}
+
+/// A pair of kernels with the token that they want.
+#[derive(Clone, Copy, Debug)]
+pub enum Code {
+    /// The layout's judge, if it has one for the type.
+    Judge,
+    /// Needs AVX2.
+    Avx2(PackSteps<Avx2>, UnpackGroups<Avx2>),
+    /// Needs AVX-512 F, BW and VL.
+    Avx512(PackSteps<Avx512>, UnpackGroups<Avx512>),
+}
+
+impl Code {
+    /// The level that the code needs.
+    pub const fn level(&self) -> IsaLevel {
+        match self {
+            Self::Judge => IsaLevel::Scalar,
+            Self::Avx2(..) => IsaLevel::Avx2,
+            Self::Avx512(..) => IsaLevel::Avx512,
+        }
+    }
+}
+
+impl KernelRow {
+    /// Whether the row is of this layout, type and parameters.
+    pub fn takes(&self, admitted: &Admitted) -> bool {
+        let of_parameters = |(name, value): &(&str, u64)| {
+            let given = admitted.parameters().get(*name);
+            given.is_some_and(|given| given == value)
+        };
+        self.layout == admitted.layout()
+            && self
+                .type_name
+                .is_none_or(|name| name == admitted.ty().name())
+            && self.parameters.iter().all(of_parameters)
+    }
+}
+
+const fn judge(layout: Layout) -> KernelRow {
+    KernelRow {
+        layout,
+        type_name: None,
+        parameters: &[],
+        code: Code::Judge,
+    }
+}
+
+/// Every kernel. The highest level that the CPU has and that takes the tensor serves.
+pub static KERNELS: &[KernelRow] = &[
+    judge(Layout::GgmlCpuRepack),
+    judge(Layout::Identity),
+    judge(Layout::Q4_0JointN),
+    judge(Layout::Q4_0Reordered),
+    judge(Layout::Q4_0Xe2DpasV2),
+];

@@ -1,0 +1,223 @@
+//! Dispatch: from an admitted tensor to the kernel that serves it.
+
+use crate::isa::{Avx2, Avx512, IsaLevel};
+use crate::kernels::{Code, KERNELS, PackSteps, UnpackGroups};
+use crate::parallel;
+use packhouse_base::Blame;
+use packhouse_base::digest::Fingerprint;
+use packhouse_layout::{Admitted, Judge, Layout, judge};
+use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
+use std::sync::{Mutex, PoisonError};
+
+/// The packers of this CPU, or of a lower level for tests.
+#[derive(Debug)]
+pub struct Packers {
+    level: IsaLevel,
+    avx2: Option<Avx2>,
+    avx512: Option<Avx512>,
+    fingerprints: Mutex<BTreeMap<FingerprintOf, Fingerprint>>,
+}
+
+/// Layout, type id and parameters.
+type FingerprintOf = (Layout, u32, BTreeMap<String, u64>);
+
+/// The kernel for one admitted tensor.
+#[derive(Clone, Debug)]
+pub struct Kernel {
+    admitted: Admitted,
+    bound: Bound,
+}
+
+/// A kernel with the proof that it may run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Bound {
+    Judge(Judge),
+    Avx2(Avx2, PackSteps<Avx2>, UnpackGroups<Avx2>),
+    Avx512(Avx512, PackSteps<Avx512>, UnpackGroups<Avx512>),
+}
+
+/// No packer of ours makes this layout of this type at this level: an engine must.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no packer of {layout} for type {type_name} at isa level {level}")]
+pub struct NoKernel {
+    /// Layout id.
+    pub layout: &'static str,
+    /// Type name.
+    pub type_name: &'static str,
+    /// Name of the level asked.
+    pub level: &'static str,
+}
+
+impl NoKernel {
+    /// Whose side it is on: this host's CPU.
+    pub const fn blame(&self) -> Blame {
+        Blame::Host
+    }
+}
+
+impl Packers {
+    /// Makes the packers of this CPU.
+    pub fn detect() -> Self {
+        Self::up_to(IsaLevel::detect())
+    }
+
+    /// Makes the packers of a level. `None` when the CPU does not have it.
+    pub fn at(level: IsaLevel) -> Option<Self> {
+        (level <= IsaLevel::detect()).then(|| Self::up_to(level))
+    }
+
+    fn up_to(level: IsaLevel) -> Self {
+        let (avx2, avx512) = match level {
+            IsaLevel::Scalar => (None, None),
+            IsaLevel::Avx2 => (Avx2::detect(), None),
+            IsaLevel::Avx512 => (Avx2::detect(), Avx512::detect()),
+        };
+        Self {
+            level,
+            avx2,
+            avx512,
+            fingerprints: Mutex::new(BTreeMap::new()),
+        }
+    }
+
+    /// The highest level that may run.
+    pub const fn level(&self) -> IsaLevel {
+        self.level
+    }
+
+    /// Finds the kernel of the highest level for a tensor.
+    ///
+    /// # Errors
+    /// Where only an engine packs the tensor.
+    pub fn kernel(&self, admitted: &Admitted) -> Result<Kernel, NoKernel> {
+        let rows = KERNELS.iter().filter(|row| row.takes(admitted));
+        let bound = rows.filter_map(|row| self.bind(admitted, &row.code));
+        let best = bound.max_by_key(Bound::level);
+        let bound = best.ok_or(NoKernel {
+            layout: admitted.layout().id(),
+            type_name: admitted.ty().name(),
+            level: self.level.name(),
+        })?;
+        Ok(Kernel {
+            admitted: admitted.clone(),
+            bound,
+        })
+    }
+
+    fn bind(&self, admitted: &Admitted, code: &Code) -> Option<Bound> {
+        match code {
+            Code::Judge => judge(admitted).ok().map(Bound::Judge),
+            Code::Avx2(pack, unpack) => self.avx2.map(|token| Bound::Avx2(token, *pack, *unpack)),
+            Code::Avx512(pack, unpack) => {
+                let bind = |token| Bound::Avx512(token, *pack, *unpack);
+                self.avx512.map(bind)
+            }
+        }
+    }
+
+    /// The fingerprint of these packers for a tensor's layout, type and parameters: the golden
+    /// weight is packed once and the answer kept.
+    ///
+    /// # Errors
+    /// Where only an engine packs the tensor.
+    pub fn fingerprint(&self, admitted: &Admitted) -> Result<Fingerprint, NoKernel> {
+        let name = (
+            admitted.layout(),
+            admitted.ty().id(),
+            admitted.parameters().clone(),
+        );
+        // A panic while the lock is held leaves a whole map: entries are inserted by one call.
+        let lock = || {
+            self.fingerprints
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+        };
+        if let Some(known) = lock().get(&name) {
+            return Ok(*known);
+        }
+        let golden = admitted.golden();
+        let kernel = self.kernel(&golden.admitted)?;
+        let length = usize::try_from(golden.admitted.payload_bytes());
+        let mut packed = vec![0; length.expect("because goldens are small")];
+        kernel.pack(&golden.source, &mut packed);
+        let fingerprint = golden.admitted.fingerprint(&packed);
+        lock().insert(name, fingerprint);
+        Ok(fingerprint)
+    }
+}
+
+impl Bound {
+    pub(crate) const fn level(&self) -> IsaLevel {
+        match self {
+            Self::Judge(_) => IsaLevel::Scalar,
+            Self::Avx2(..) => IsaLevel::Avx2,
+            Self::Avx512(..) => IsaLevel::Avx512,
+        }
+    }
+}
+
+impl Kernel {
+    /// The tensor that it packs.
+    pub const fn admitted(&self) -> &Admitted {
+        &self.admitted
+    }
+
+    /// The level of the code that runs, which may be lower than that of the packers.
+    pub const fn level(&self) -> IsaLevel {
+        self.bound.level()
+    }
+
+    /// Packs on the calling thread; writes every byte of `target`.
+    ///
+    /// # Panics
+    /// When a length is not the tensor's.
+    pub fn pack(&self, source: &[u8], target: &mut [u8]) {
+        self.pack_parallel(source, target, NonZeroUsize::MIN);
+    }
+
+    /// Packs on up to `thread_count` threads, the calling one among them. The bytes do not depend
+    /// on their number. The judges use one.
+    ///
+    /// # Panics
+    /// When a length is not the tensor's.
+    pub fn pack_parallel(&self, source: &[u8], target: &mut [u8], thread_count: NonZeroUsize) {
+        assert_eq!(
+            source.len() as u64,
+            self.admitted.source_bytes(),
+            "source bytes"
+        );
+        assert_eq!(
+            target.len() as u64,
+            self.admitted.payload_bytes(),
+            "payload bytes"
+        );
+        parallel::pack(&self.admitted, self.bound, source, target, thread_count);
+    }
+
+    /// Gives the source of a payload back, on the calling thread; writes every byte of `target`.
+    ///
+    /// # Panics
+    /// When a length is not the tensor's.
+    pub fn unpack(&self, payload: &[u8], target: &mut [u8]) {
+        self.unpack_parallel(payload, target, NonZeroUsize::MIN);
+    }
+
+    /// Gives the source of a payload back on up to `thread_count` threads.
+    ///
+    /// # Panics
+    /// When a length is not the tensor's.
+    pub fn unpack_parallel(&self, payload: &[u8], target: &mut [u8], thread_count: NonZeroUsize) {
+        assert_eq!(
+            payload.len() as u64,
+            self.admitted.payload_bytes(),
+            "payload bytes"
+        );
+        assert_eq!(
+            target.len() as u64,
+            self.admitted.source_bytes(),
+            "source bytes"
+        );
+        parallel::unpack(&self.admitted, self.bound, payload, target, thread_count);
+    }
+}

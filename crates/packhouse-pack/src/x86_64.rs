@@ -1,0 +1,1 @@
+//! Kernels of x86-64, by ISA level.
