@@ -31,6 +31,7 @@ use packhouse_base::digest::Fingerprint;
 use packhouse_base::encode::Sequence;
 use packhouse_base::ggml_type::GgmlType;
 use std::collections::BTreeMap;
+use twin::Twin;
 
 /// Layout id.
 pub const ID: &str = "ggml-cpu-repack";
@@ -183,8 +184,38 @@ pub(crate) fn form(
 
 /// Finds the scalar packer whose bytes are those of an engine's own packer. `None` for types that
 /// only an engine packs.
-pub(crate) fn judge(_admitted: &Admitted) -> Option<Judge> {
-    None
+pub(crate) fn judge(admitted: &Admitted) -> Option<Judge> {
+    Some(match twin_of(admitted)? {
+        Twin::Q4_0 => Judge {
+            pack: |a, source, target| Twin::Q4_0.pack_scalar(row_bytes(a), source, target),
+            unpack: |a, payload, target| Twin::Q4_0.unpack_scalar(row_bytes(a), payload, target),
+        },
+        Twin::Iq4Nl => Judge {
+            pack: |a, source, target| Twin::Iq4Nl.pack_scalar(row_bytes(a), source, target),
+            unpack: |a, payload, target| Twin::Iq4Nl.unpack_scalar(row_bytes(a), payload, target),
+        },
+        Twin::Mxfp4 => Judge {
+            pack: |a, source, target| Twin::Mxfp4.pack_scalar(row_bytes(a), source, target),
+            unpack: |a, payload, target| Twin::Mxfp4.unpack_scalar(row_bytes(a), payload, target),
+        },
+        Twin::Q4K => Judge {
+            pack: |a, source, target| Twin::Q4K.pack_scalar(row_bytes(a), source, target),
+            unpack: |a, payload, target| Twin::Q4K.unpack_scalar(row_bytes(a), payload, target),
+        },
+        Twin::Q2K => Judge {
+            pack: |a, source, target| Twin::Q2K.pack_scalar(row_bytes(a), source, target),
+            unpack: |a, payload, target| Twin::Q2K.unpack_scalar(row_bytes(a), payload, target),
+        },
+    })
+}
+
+/// The twin that packs an admitted tensor as stock x86-64 builds do.
+fn twin_of(admitted: &Admitted) -> Option<Twin> {
+    Twin::of(admitted.ty(), admitted.parameter(UNIT_ROWS))
+}
+
+fn row_bytes(admitted: &Admitted) -> usize {
+    usize::try_from(admitted.geometry().row_bytes).expect("because the tensor lies in memory")
 }
 
 /// Returns the fingerprint of a packer from what it made of the golden weight: SHA-256 of
