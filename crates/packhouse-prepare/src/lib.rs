@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 pub mod model;
+pub mod plan;
 pub mod prepare;
 
 pub mod bundle;
