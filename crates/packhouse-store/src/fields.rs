@@ -60,7 +60,7 @@ pub enum FieldError {
 }
 
 /// The fields of one JSON object that are not taken yet.
-pub(crate) struct Fields {
+pub struct Fields {
     path: String,
     left: Map<String, Value>,
 }
@@ -68,7 +68,7 @@ pub(crate) struct Fields {
 impl Fields {
     /// Parses a whole record. Errors on non-canonical bytes, on anything but an object, and on a
     /// `schema` field other than the one given.
-    pub(crate) fn parse(bytes: &[u8], schema: &'static str) -> Result<Self, FieldError> {
+    pub fn parse(bytes: &[u8], schema: &'static str) -> Result<Self, FieldError> {
         let mut fields = Self::of(String::new(), canonical::parse(bytes)?)?;
         let actual = fields.text("schema")?;
         if actual == schema {
@@ -81,7 +81,7 @@ impl Fields {
     }
 
     /// Takes a text field.
-    pub(crate) fn text(&mut self, field: &str) -> Result<String, FieldError> {
+    pub fn text(&mut self, field: &str) -> Result<String, FieldError> {
         match self.take(field)? {
             Value::String(text) => Ok(text),
             other => Err(self.wrong_type(field, "text", &other)),
@@ -89,13 +89,13 @@ impl Fields {
     }
 
     /// Takes a non-negative integer.
-    pub(crate) fn integer(&mut self, field: &str) -> Result<u64, FieldError> {
+    pub fn integer(&mut self, field: &str) -> Result<u64, FieldError> {
         let value = self.take(field)?;
         integer_of(&self.path_of(field), &value)
     }
 
     /// Takes a signed integer.
-    pub(crate) fn signed(&mut self, field: &str) -> Result<i64, FieldError> {
+    pub fn signed(&mut self, field: &str) -> Result<i64, FieldError> {
         let value = self.take(field)?;
         value
             .as_i64()
@@ -103,7 +103,7 @@ impl Fields {
     }
 
     /// Takes a 32-bit integer.
-    pub(crate) fn integer32(&mut self, field: &str) -> Result<u32, FieldError> {
+    pub fn integer32(&mut self, field: &str) -> Result<u32, FieldError> {
         let value = self.take(field)?;
         value
             .as_u64()
@@ -112,7 +112,7 @@ impl Fields {
     }
 
     /// Takes a 32-bit integer, or null for none.
-    pub(crate) fn optional_integer32(&mut self, field: &str) -> Result<Option<u32>, FieldError> {
+    pub fn optional_integer32(&mut self, field: &str) -> Result<Option<u32>, FieldError> {
         if self.left.get(field) == Some(&Value::Null) {
             self.left.remove(field);
             return Ok(None);
@@ -121,7 +121,7 @@ impl Fields {
     }
 
     /// Takes a digest of 64 hex digits.
-    pub(crate) fn digest(&mut self, field: &str) -> Result<Digest, FieldError> {
+    pub fn digest(&mut self, field: &str) -> Result<Digest, FieldError> {
         let text = self.text(field)?;
         Digest::parse(&text).map_err(|source| FieldError::Digest {
             field: self.path_of(field),
@@ -130,13 +130,13 @@ impl Fields {
     }
 
     /// Takes a nested object.
-    pub(crate) fn object(&mut self, field: &str) -> Result<Self, FieldError> {
+    pub fn object(&mut self, field: &str) -> Result<Self, FieldError> {
         let value = self.take(field)?;
         Self::of(self.path_of(field), value)
     }
 
     /// Takes a list of objects.
-    pub(crate) fn objects(&mut self, field: &str) -> Result<Vec<Self>, FieldError> {
+    pub fn objects(&mut self, field: &str) -> Result<Vec<Self>, FieldError> {
         let path = self.path_of(field);
         self.list(field)?
             .into_iter()
@@ -146,7 +146,7 @@ impl Fields {
     }
 
     /// Takes a list of non-negative integers.
-    pub(crate) fn integers(&mut self, field: &str) -> Result<Vec<u64>, FieldError> {
+    pub fn integers(&mut self, field: &str) -> Result<Vec<u64>, FieldError> {
         let path = self.path_of(field);
         self.list(field)?
             .iter()
@@ -168,7 +168,7 @@ impl Fields {
     }
 
     /// Ends the record. Errors on the first field that nobody took.
-    pub(crate) fn finish(self) -> Result<(), FieldError> {
+    pub fn finish(self) -> Result<(), FieldError> {
         match self.left.iter().next() {
             None => Ok(()),
             Some((name, value)) => Err(FieldError::Unknown {
@@ -179,7 +179,7 @@ impl Fields {
     }
 
     /// The path of a field, for an error of the caller's own.
-    pub(crate) fn path_of(&self, field: &str) -> String {
+    pub fn path_of(&self, field: &str) -> String {
         join(&self.path, field)
     }
 

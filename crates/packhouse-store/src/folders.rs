@@ -4,7 +4,8 @@
 //! - a component is opened by itself, and its owner and mode are asked of the descriptor;
 //! - every component may be changed by trusted owners only, root's sticky folders excepted as
 //!   ancestors;
-//! - a symlink is followed by hand, in ancestors only, and only one that a trusted owner made;
+//! - a symlink is followed by hand, where the caller follows any, in ancestors only, and only one
+//!   that a trusted owner made;
 //! - a folder that was made is durable in its parent before anything is made in it.
 //!
 //! Never: changes owner or mode of a folder that was there.
@@ -21,14 +22,26 @@ use std::path::{Component, Path, PathBuf};
 pub struct Owners(Vec<u32>);
 
 /// Modes of folders that a walk makes.
-#[derive(Clone, Copy)]
-pub(crate) struct MakeModes {
-    pub(crate) parents: u32,
-    pub(crate) last: u32,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MakeModes {
+    /// Of the folders above the last.
+    pub parents: u32,
+    /// Of the last.
+    pub last: u32,
+}
+
+/// What a walk does with symlinks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Links {
+    /// Follows those that a trusted owner made.
+    Follow,
+    /// Refuses each by name.
+    Refuse,
 }
 
 impl Owners {
-    pub(crate) fn new(effective_uid: u32, configured: &[u32]) -> Self {
+    /// The effective user, root, and the uids that the user named.
+    pub fn new(effective_uid: u32, configured: &[u32]) -> Self {
         let mut uids = vec![effective_uid, 0];
         uids.extend_from_slice(configured);
         uids.sort_unstable();
@@ -37,7 +50,7 @@ impl Owners {
     }
 
     /// One user, not even root.
-    pub(crate) fn only(uid: u32) -> Self {
+    pub fn only(uid: u32) -> Self {
         Self(vec![uid])
     }
 
@@ -56,11 +69,14 @@ impl Owners {
 pub(crate) const LINK_HOPS_MAX: u32 = 40;
 
 /// Opens an absolute path component by component; answers the last folder's parent and itself.
-pub(crate) fn walk(
+///
+/// Errors when a component is missing and not to be made, is no folder, or is not trusted.
+pub fn walk(
     fs: &dyn Fs,
     owners: &Owners,
     path: &Path,
     make: Option<MakeModes>,
+    links: Links,
 ) -> Result<(Dir, Dir), OpenError> {
     let mut todo = components(path).ok_or_else(|| OpenError::Relative {
         path: path.to_owned(),
@@ -78,7 +94,7 @@ pub(crate) fn walk(
         }
         match here.open_dir_for(&name, DirAccess::Lookup) {
             Ok(dir) => stack.push(dir),
-            Err(error) if error.kind == FsErrorKind::Symlink => {
+            Err(error) if error.kind == FsErrorKind::Symlink && links == Links::Follow => {
                 hops += 1;
                 if hops > LINK_HOPS_MAX {
                     return Err(OpenError::TooManyLinks {

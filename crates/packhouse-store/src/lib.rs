@@ -21,7 +21,7 @@
 pub mod container_record;
 pub mod doctor;
 pub mod fields;
-mod folders;
+pub mod folders;
 pub mod gc;
 mod gc_lock;
 pub mod gc_plan;

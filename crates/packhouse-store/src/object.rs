@@ -18,7 +18,7 @@ pub use crate::settle::{PendingReceipt, SettleError, Settled};
 use packhouse_base::Blame;
 use packhouse_base::digest::{Digest, Hasher, ObjectDigest};
 use packhouse_sys::fs::{File, FsError, FsErrorKind};
-use packhouse_sys::stat::{FileKind, FsTrust, StatIdentity};
+use packhouse_sys::stat::{FileKind, FsKind, FsTrust, StatIdentity, Volume};
 use std::path::PathBuf;
 
 /// What proof an object needs.
@@ -176,6 +176,42 @@ pub enum ObjectRefusal {
         /// The failure.
         error: FsError,
     },
+}
+
+/// Why a receipt does not hold for a file.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReceiptDoubt {
+    /// It is no regular file.
+    #[error("it is a {kind}, expected a regular file")]
+    NotRegular {
+        /// What it is.
+        kind: FileKind,
+    },
+    /// It has other names, through which its bytes could be changed.
+    #[error("it has {count} names, expected 1")]
+    Linked {
+        /// How many.
+        count: u64,
+    },
+    /// Stat proves nothing on its file system.
+    #[error("stat proves nothing on {kind}")]
+    Remote {
+        /// The file system.
+        kind: FsKind,
+    },
+    /// Its stat identity is another one.
+    #[error("its {field} is not the receipt's")]
+    Differs {
+        /// The first field that differs.
+        field: &'static str,
+        /// The identity in the receipt.
+        expected: Box<StatIdentity>,
+        /// The identity now.
+        actual: Box<StatIdentity>,
+    },
+    /// The system said no.
+    #[error(transparent)]
+    Fs(#[from] FsError),
 }
 
 impl Store {
@@ -363,6 +399,65 @@ impl VerifiedObject {
         Ok(object)
     }
 
+    /// Takes a copy of an object, outside the store, for which a receipt holds: this user hashed
+    /// these bytes while the stat identity was `receipt`. Errors unless the descriptor has that
+    /// identity now.
+    pub fn by_receipt(
+        digest: ObjectDigest,
+        file: File,
+        receipt: &StatIdentity,
+        volume: &Volume,
+    ) -> Result<Self, ReceiptDoubt> {
+        let (stat, identity) = file.identity_on(volume)?;
+        if stat.kind != FileKind::Regular {
+            return Err(ReceiptDoubt::NotRegular { kind: stat.kind });
+        }
+        if stat.link_count != 1 {
+            return Err(ReceiptDoubt::Linked {
+                count: stat.link_count,
+            });
+        }
+        if let Some(field) = receipt.difference(&identity) {
+            return Err(ReceiptDoubt::Differs {
+                field,
+                expected: Box::new(*receipt),
+                actual: Box::new(identity),
+            });
+        }
+        let fs_trust = volume.kind().trust();
+        if fs_trust == FsTrust::Remote {
+            return Err(ReceiptDoubt::Remote {
+                kind: volume.kind(),
+            });
+        }
+        Ok(Self {
+            digest,
+            length: identity.size,
+            how: HowVerified::Receipt,
+            file,
+            identity,
+            fs_trust,
+            link_count: stat.link_count,
+        })
+    }
+
+    /// Hashes the bytes of an object, or of a copy, now. Errors when they are not the digest's, or
+    /// when the file changes meanwhile; the file stays where it is.
+    pub fn hashed_now(self) -> Result<Self, ObjectRefusal> {
+        let actual = hash(&self.file, self.length).map_err(|error| refusal(&self.digest, error))?;
+        self.unchanged()?;
+        if actual != self.digest.0 {
+            return Err(ObjectRefusal::Corrupt {
+                digest: self.digest,
+                path: self.file.path().to_owned(),
+                actual,
+                moved: Moved::NotTried,
+            });
+        }
+        let how = HowVerified::Deep;
+        Ok(Self { how, ..self })
+    }
+
     /// Its digest.
     pub fn digest(&self) -> ObjectDigest {
         self.digest
@@ -470,6 +565,17 @@ impl UnverifiedObject {
     /// Whether its file system is local, so that it may be mapped.
     pub fn fs_trust(&self) -> FsTrust {
         self.object.fs_trust
+    }
+}
+
+impl ReceiptDoubt {
+    /// Says whose side the failure is on.
+    pub fn blame(&self) -> Blame {
+        match self {
+            Self::NotRegular { .. } | Self::Linked { .. } | Self::Differs { .. } => Blame::Store,
+            Self::Remote { .. } => Blame::Host,
+            Self::Fs(error) => error.blame(),
+        }
     }
 }
 

@@ -11,7 +11,7 @@
 //! Never: trusts a name that was not opened. Format: `docs/format/store.md`.
 
 pub use crate::folders::Owners;
-use crate::folders::{LINK_HOPS_MAX, MakeModes, judge, open_or_make, open_trusted, walk};
+use crate::folders::{LINK_HOPS_MAX, Links, MakeModes, judge, open_or_make, open_trusted, walk};
 use crate::publish::{PublishError, publish_small};
 use crate::state::{State, StateError};
 use packhouse_base::Blame;
@@ -169,7 +169,7 @@ impl Store {
             parents: 0o700,
             last: 0o755,
         });
-        let (root_parent, root) = walk(fs.as_ref(), &owners, &config.root, modes)?;
+        let (root_parent, root) = walk(fs.as_ref(), &owners, &config.root, modes, Links::Follow)?;
         let v1 = open_or_make(&root, VERSION_DIR, 0o755, &owners, make)?;
         let open = |name| open_or_make(&v1, name, 0o755, &owners, make);
         let folders = Folders {
@@ -390,7 +390,8 @@ const OBJECTS: &str = "objects";
 const PACKS: &str = "packs";
 const ID: &str = "id";
 const ID_BYTES: u64 = 33;
-const TAG: &[u8] = b"Signature: 8a477f597d28d172789f06886806bc55\n\
+/// What a `CACHEDIR.TAG` holds.
+pub const TAG: &[u8] = b"Signature: 8a477f597d28d172789f06886806bc55\n\
 # This file is a cache directory tag created by packhouse.\n\
 # For information about cache directory tags see https://bford.info/cachedir/\n";
 
@@ -491,7 +492,7 @@ fn open_state(
         parents: 0o700,
         last: 0o700,
     };
-    let (_, top) = walk(fs.as_ref(), owners, path, Some(modes))?;
+    let (_, top) = walk(fs.as_ref(), owners, path, Some(modes), Links::Follow)?;
     let this_user = Owners::only(fs.effective_uid());
     let dir = open_or_make(&top, &id.to_string(), 0o700, &this_user, true)?;
     Ok(State::new(fs, dir)?)

@@ -183,15 +183,20 @@ impl Store {
 
     /// Reads a set's manifest. Misses are named; a damaged manifest is never called absent.
     pub fn read_set(&self, set: SetKey) -> Result<SetManifest, SetMiss> {
+        SetManifest::parse(set, &self.read_manifest(set)?)
+            .map_err(|source| SetMiss::Manifest { set, source })
+    }
+
+    /// Reads the bytes of a set's manifest, which nobody parsed. Misses as `read_set`.
+    pub fn read_manifest(&self, set: SetKey) -> Result<Vec<u8>, SetMiss> {
         let file = |source| match source {
             SmallRefusal::Absent { .. } => SetMiss::Absent { set },
             other => SetMiss::File { set, source: other },
         };
         let dir = self.set_folder(set).map_err(|error| file(error.into()))?;
         let dir = dir.ok_or(SetMiss::Absent { set })?;
-        let bytes = self.read_trusted(&dir, MANIFEST_NAME, MANIFEST_BYTES_MAX);
-        SetManifest::parse(set, &bytes.map_err(file)?)
-            .map_err(|source| SetMiss::Manifest { set, source })
+        self.read_trusted(&dir, MANIFEST_NAME, MANIFEST_BYTES_MAX)
+            .map_err(file)
     }
 
     /// Reads a set's runtime index as it is on disk; `SetManifest::verify_index` judges it.
@@ -353,5 +358,6 @@ pub const INDEX_NAME: &str = "runtime-index.tsv";
 /// The folder of a set's container records.
 pub const CONTAINERS_NAME: &str = "containers";
 
-const MANIFEST_BYTES_MAX: u64 = RECORD_BYTES_MAX as u64;
+/// The longest manifest or index that is read.
+pub const MANIFEST_BYTES_MAX: u64 = RECORD_BYTES_MAX as u64;
 const CONTAINER_BYTES_MAX: u64 = 1 << 20;

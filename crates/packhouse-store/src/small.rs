@@ -7,7 +7,7 @@
 //! Never: believes content; that is each format's own work.
 
 use crate::quarantine::Moved;
-use crate::root::{OpenError, Store};
+use crate::root::{OpenError, Owners, Store};
 use packhouse_base::Blame;
 use packhouse_sys::fs::{Dir, FsError, FsErrorKind};
 use packhouse_sys::stat::FileKind;
@@ -109,29 +109,7 @@ impl Store {
         name: &str,
         limit_bytes: u64,
     ) -> Result<Vec<u8>, SmallRefusal> {
-        let file = dir.open_file(name)?;
-        let stat = file.stat()?;
-        let path = file.path().to_owned();
-        if stat.kind != FileKind::Regular {
-            return Err(SmallRefusal::Kind {
-                path,
-                kind: stat.kind,
-            });
-        }
-        if !self.owners().trusts(stat.uid) {
-            return Err(SmallRefusal::Owner {
-                path,
-                uid: stat.uid,
-                trusted: self.owners().uids().to_vec(),
-            });
-        }
-        if stat.mode & GROUP_OTHER_WRITE != 0 {
-            return Err(SmallRefusal::Writable {
-                path,
-                mode: stat.mode,
-            });
-        }
-        Ok(file.read_small(limit_bytes)?)
+        read_trusted(dir, name, limit_bytes, self.owners())
     }
 
     /// Moves a small file that proved wrong to quarantine, so that its name is free.
@@ -145,6 +123,39 @@ impl Store {
             moved,
         })
     }
+}
+
+/// Reads a small file, at most `limit_bytes`. Errors when it is absent, not a regular file, of a
+/// foreign owner, or may be changed by others.
+pub fn read_trusted(
+    dir: &Dir,
+    name: &str,
+    limit_bytes: u64,
+    owners: &Owners,
+) -> Result<Vec<u8>, SmallRefusal> {
+    let file = dir.open_file(name)?;
+    let stat = file.stat()?;
+    let path = || file.path().to_owned();
+    if stat.kind != FileKind::Regular {
+        return Err(SmallRefusal::Kind {
+            path: path(),
+            kind: stat.kind,
+        });
+    }
+    if !owners.trusts(stat.uid) {
+        return Err(SmallRefusal::Owner {
+            path: path(),
+            uid: stat.uid,
+            trusted: owners.uids().to_vec(),
+        });
+    }
+    if stat.mode & GROUP_OTHER_WRITE != 0 {
+        return Err(SmallRefusal::Writable {
+            path: path(),
+            mode: stat.mode,
+        });
+    }
+    Ok(file.read_stated(&stat, limit_bytes)?)
 }
 
 const GROUP_OTHER_WRITE: u32 = 0o022;

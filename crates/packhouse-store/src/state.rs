@@ -313,7 +313,7 @@ pub(crate) fn take_stat(fields: &mut Fields) -> Result<StatIdentity, FieldError>
 }
 
 /// The text of a file system's identity: `uuid:` and 32 hex digits, or `device:` and a number.
-pub(crate) fn file_system_text(id: &FsId) -> String {
+pub fn file_system_text(id: &FsId) -> String {
     match id {
         FsId::Uuid(bytes) => {
             let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -323,7 +323,8 @@ pub(crate) fn file_system_text(id: &FsId) -> String {
     }
 }
 
-fn parse_file_system(text: &str) -> Option<FsId> {
+/// Reads the text of a file system's identity; `None` for any other spelling.
+pub fn parse_file_system(text: &str) -> Option<FsId> {
     let id = if let Some(digits) = text.strip_prefix("uuid:") {
         let number = u128::from_str_radix(digits, 16).ok()?;
         FsId::Uuid(number.to_be_bytes())

@@ -9,7 +9,7 @@
 //! - an operation that makes a name visible never replaces another, but `rename_over`.
 
 pub use crate::error::{FsError, FsErrorKind, Operation};
-use crate::stat::{FileKind, FsStat, Stat, StatIdentity};
+use crate::stat::{FileKind, FsStat, Stat, StatIdentity, Volume};
 use std::any::Any;
 use std::ffi::{OsStr, OsString};
 use std::os::fd::BorrowedFd;
@@ -398,7 +398,12 @@ impl File {
     /// Reads the whole file. Errors with `TooLong` when it is not a regular file of at most
     /// `limit_bytes`, before allocating.
     pub fn read_small(&self, limit_bytes: u64) -> Result<Vec<u8>, FsError> {
-        let stat = self.stat()?;
+        self.read_stated(&self.stat()?, limit_bytes)
+    }
+
+    /// Reads the whole file, whose stat the caller just took of this descriptor. Errors as
+    /// `read_small`.
+    pub fn read_stated(&self, stat: &Stat, limit_bytes: u64) -> Result<Vec<u8>, FsError> {
         if stat.kind != FileKind::Regular || stat.size > limit_bytes {
             let kind = FsErrorKind::TooLong { limit: limit_bytes };
             return Err(self.error(Operation::Read, kind));
@@ -447,6 +452,22 @@ impl File {
         self.backend
             .identity()
             .map_err(|kind| self.error(Operation::Stat, kind))
+    }
+
+    /// Stat and stat identity, in one system call where the volume says the rest.
+    pub fn identity_on(&self, volume: &Volume) -> Result<(Stat, StatIdentity), FsError> {
+        let stat = self.stat()?;
+        let identity = match volume.identity_of(&stat) {
+            Some(identity) => identity,
+            None => self.identity()?,
+        };
+        Ok((stat, identity))
+    }
+
+    /// What this file shares with the others of its file system.
+    pub fn volume(&self) -> Result<Volume, FsError> {
+        let (stat, identity) = (self.stat()?, self.identity()?);
+        Ok(Volume::new(&stat, &identity, self.fs_stat()?.kind))
     }
 
     /// Size and kind of the file's file system.

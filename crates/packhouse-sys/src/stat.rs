@@ -106,6 +106,16 @@ pub enum FsTrust {
     Remote,
 }
 
+/// What the stat identities of one file system's files share: asked once of one file, so that each
+/// other one costs an fstat.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Volume {
+    device: u64,
+    file_system: FsId,
+    has_generations: bool,
+    kind: FsKind,
+}
+
 /// Size and kind of a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FsStat {
@@ -135,6 +145,46 @@ impl StatIdentity {
         fields
             .into_iter()
             .find_map(|(differs, name)| differs.then_some(name))
+    }
+}
+
+impl Volume {
+    /// Takes it from one file's stat, identity and file system.
+    pub fn new(stat: &Stat, identity: &StatIdentity, kind: FsKind) -> Self {
+        Self {
+            device: stat.device,
+            file_system: identity.file_system,
+            has_generations: identity.generation.is_some(),
+            kind,
+        }
+    }
+
+    /// The file system's identity.
+    pub fn file_system(&self) -> FsId {
+        self.file_system
+    }
+
+    /// The kind of the file system.
+    pub fn kind(&self) -> FsKind {
+        self.kind
+    }
+
+    /// The identity of a file with this stat. `None` for one of another file system, and where
+    /// inodes have generations, which stat does not tell.
+    pub fn identity_of(&self, stat: &Stat) -> Option<StatIdentity> {
+        if stat.device != self.device || self.has_generations {
+            return None;
+        }
+        Some(StatIdentity {
+            file_system: self.file_system,
+            inode: stat.inode,
+            generation: None,
+            size: stat.size,
+            mtime_ns: stat.mtime_ns,
+            ctime_ns: stat.ctime_ns,
+            uid: stat.uid,
+            mode: stat.mode,
+        })
     }
 }
 

@@ -1,0 +1,153 @@
+//! `validate`: is a stage what it says, tensor by tensor?
+//!
+//! Shallow: receipts hold for the descriptors, which costs an open and an fstat each. Deep: every
+//! copy's bytes are hashed too. Every slot has its own answer; one bad copy hides no other.
+//!
+//! Never: repairs; `stage` replaces a stage that fails here.
+
+use crate::root::StageRoot;
+use crate::staged::{self, StageMiss, StagedRefusal, StagedSet};
+use packhouse_base::digest::{ObjectDigest, SetKey};
+use packhouse_store::manifest::ManifestEntry;
+use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+pub use packhouse_store::verify::Depth;
+
+/// What validating a stage found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StageValidation {
+    /// The set.
+    pub set: SetKey,
+    /// Which stage of it; `None` when there is none that can be opened.
+    pub generation: Option<u64>,
+    /// Why the stage as a whole is of no use, if so; then there are no tensors.
+    pub miss: Option<StageMiss>,
+    /// Every slot, in slot order.
+    pub tensors: Vec<StagedTensor>,
+    /// Copies hashed.
+    pub hashed_count: u64,
+    /// Bytes hashed.
+    pub hashed_bytes: u64,
+}
+
+/// What validating one slot found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StagedTensor {
+    /// The slot as the stage's manifest has it.
+    pub entry: ManifestEntry,
+    /// What is wrong with its copy, if anything.
+    pub problem: Option<StagedRefusal>,
+}
+
+impl StageValidation {
+    /// Whether nothing is wrong.
+    pub fn is_good(&self) -> bool {
+        self.miss.is_none() && self.bad_tensors().next().is_none()
+    }
+
+    /// The slots that have a problem.
+    pub fn bad_tensors(&self) -> impl Iterator<Item = &StagedTensor> {
+        self.tensors
+            .iter()
+            .filter(|tensor| tensor.problem.is_some())
+    }
+}
+
+/// Validates the newest stage of a set. `progress` is told the bytes of each copy as it is hashed.
+pub fn validate(
+    root: &StageRoot,
+    set: SetKey,
+    depth: Depth,
+    progress: &(dyn Fn(u64) + Sync),
+) -> StageValidation {
+    match staged::open(root, set) {
+        Ok(staged) => validate_opened(&staged, depth, progress),
+        Err(miss) => StageValidation {
+            set,
+            generation: None,
+            miss: Some(miss),
+            tensors: Vec::new(),
+            hashed_count: 0,
+            hashed_bytes: 0,
+        },
+    }
+}
+
+pub(crate) fn validate_opened(
+    staged: &StagedSet,
+    depth: Depth,
+    progress: &(dyn Fn(u64) + Sync),
+) -> StageValidation {
+    let mut wanted: BTreeMap<(ObjectDigest, u64), &ManifestEntry> = BTreeMap::new();
+    for entry in staged.manifest().entries() {
+        wanted.insert((entry.object, entry.length), entry);
+    }
+    let (hashed_count, hashed_bytes) = match depth {
+        Depth::Shallow => (0, 0),
+        Depth::Deep { .. } => (
+            wanted.len() as u64,
+            wanted.keys().map(|(_, length)| length).sum(),
+        ),
+    };
+    let problems = match depth {
+        Depth::Shallow => wanted
+            .into_iter()
+            .filter_map(|(key, entry)| Some((key, staged.object(entry).err()?)))
+            .collect(),
+        Depth::Deep { threads } => hash_all(staged, &wanted, threads, progress),
+    };
+    let tensors = staged.manifest().entries().iter().map(|entry| {
+        let problem = problems.get(&(entry.object, entry.length)).cloned();
+        StagedTensor {
+            entry: entry.clone(),
+            problem,
+        }
+    });
+    StageValidation {
+        set: staged.set(),
+        generation: Some(staged.generation()),
+        miss: None,
+        tensors: tensors.collect(),
+        hashed_count,
+        hashed_bytes,
+    }
+}
+
+/// The first problem of a stage's copies by their receipts, with its slot.
+pub(crate) fn first_problem(staged: &StagedSet) -> Option<(&ManifestEntry, StagedRefusal)> {
+    let entries = staged.manifest().entries();
+    entries
+        .iter()
+        .find_map(|entry| Some((entry, staged.object(entry).err()?)))
+}
+
+fn hash_all(
+    staged: &StagedSet,
+    wanted: &BTreeMap<(ObjectDigest, u64), &ManifestEntry>,
+    threads: NonZeroUsize,
+    progress: &(dyn Fn(u64) + Sync),
+) -> BTreeMap<(ObjectDigest, u64), StagedRefusal> {
+    let wanted: Vec<_> = wanted.iter().collect();
+    let next = AtomicUsize::new(0);
+    let problems = Mutex::new(BTreeMap::new());
+    std::thread::scope(|scope| {
+        for _ in 0..threads.get().min(wanted.len()) {
+            scope.spawn(|| {
+                while let Some((key, entry)) = wanted.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let hashed = staged.object_hashed(entry);
+                    progress(entry.length);
+                    if let Err(refusal) = hashed {
+                        let mut problems = problems.lock().unwrap_or_else(PoisonError::into_inner);
+                        problems.insert(**key, refusal);
+                    }
+                }
+            });
+        }
+    });
+    problems
+        .into_inner()
+        .unwrap_or_else(PoisonError::into_inner)
+}
