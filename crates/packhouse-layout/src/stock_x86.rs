@@ -3,7 +3,12 @@
 //! own word.
 //!
 //! Source: `ggml_repack_get_optimal_repack_type` and `supports_op` in `repack.cpp` of ggml 0.26.0,
-//! and llama.cpp's rule that a model without `output.weight` multiplies by its token embedding.
+//! and llama.cpp b11434's table of the op that each tensor is for (`llama-arch.cpp`), with its rule
+//! that most models without `output.weight` multiply by their token embedding. `engine-tests`
+//! compares the answers with what that engine packs.
+//!
+//! Where the answer is not exact it errs towards packing, which costs disk and no start: blocks
+//! that predict further tokens are counted in, though the engine may not load them.
 
 use crate::ggml_cpu_repack::twin::{self, Twin};
 use packhouse_base::ggml_type::GgmlType;
@@ -37,8 +42,8 @@ pub enum Left {
         /// The missing feature.
         feature: &'static str,
     },
-    /// Neither a matrix nor a stack of experts.
-    #[error("{count} dims; only matrices and stacks of experts are multiplied")]
+    /// Not the shape that the op on it has a packed kernel for.
+    #[error("{count} dims; packed kernels take a matrix, or experts in a stack of matrices")]
     Dims {
         /// Dims, without trailing ones.
         count: usize,
@@ -70,11 +75,13 @@ pub fn choose(
         .iter()
         .rposition(|dim| *dim != 1)
         .map_or(1, |last| last + 1);
-    if count != 2 && count != 3 {
+    // Experts are multiplied by a kernel of their own, which takes a stack and no single matrix.
+    let expected = if is_experts(name) { 3 } else { 2 };
+    if count != expected {
         return Err(Left::Dims { count });
     }
     let is_lookup = name == "token_embd.weight" && !is_tied;
-    if is_lookup || LOOKUPS.contains(&name) {
+    if is_lookup || LOOKUPS.contains(&base(name)) {
         return Err(Left::Lookup);
     }
     if !dims[1].is_multiple_of(GROUP_ROWS) {
@@ -106,11 +113,58 @@ const fn needs(twin: Twin) -> Need {
     }
 }
 
+/// Tells whether a model multiplies by its token embedding: it has no `output.weight`, and its
+/// architecture (`general.architecture`) has an output at all.
+pub fn is_tied(architecture: Option<&str>, has_output: bool) -> bool {
+    !has_output && !architecture.is_some_and(|name| WITHOUT_OUTPUT.contains(&name))
+}
+
+/// The name without its block and its suffix: `blk.7.ffn_up_exps.weight` is `ffn_up_exps`.
+fn base(name: &str) -> &str {
+    let name = name.strip_suffix(".weight").unwrap_or(name);
+    let block = name.find("blk.").map(|start| start + "blk.".len());
+    let Some((number, base)) = block.and_then(|start| name[start..].split_once('.')) else {
+        return name;
+    };
+    if number.bytes().all(|byte| byte.is_ascii_digit()) {
+        base
+    } else {
+        name
+    }
+}
+
+fn is_experts(name: &str) -> bool {
+    let base = base(name);
+    base.starts_with("ffn_") && (base.ends_with("_exps") || base.ends_with("_chexps"))
+}
+
 /// Tensors in which rows are looked up in every architecture that has them.
-const LOOKUPS: [&str; 3] = [
-    "token_types.weight",
-    "position_embd.weight",
-    "per_layer_token_embd.weight",
+const LOOKUPS: [&str; 11] = [
+    "token_types",
+    "position_embd",
+    "per_layer_token_embd",
+    "attn_rel_b",
+    "attn_compressor_ape",
+    "indexer_compressor_ape",
+    "ffn_gate_tid2eid",
+    "nextn.embed_tokens",
+    "markov_w1",
+    "selector_predecessor",
+    "selector_successor",
+];
+
+/// Architectures that look rows up in their token embedding and never load it as an output.
+const WITHOUT_OUTPUT: [&str; 10] = [
+    "bert",
+    "modern-bert",
+    "nomic-bert",
+    "nomic-bert-moe",
+    "neo-bert",
+    "jina-bert-v2",
+    "jina-bert-v3",
+    "eurobert",
+    "bitnet",
+    "wavtokenizer-dec",
 ];
 
 #[cfg(test)]
@@ -165,7 +219,10 @@ mod tests {
             Err(Left::Dims { count: 4 })
         );
         assert_eq!(left("Q4_K", &[256, 12], ALL), Err(Left::Rows { rows: 12 }));
-        assert_eq!(left("Q4_K", &[256, 8, 4], ALL), Ok(Twin::Q4K));
+        assert_eq!(
+            left("Q4_K", &[256, 8, 4], ALL),
+            Err(Left::Dims { count: 3 })
+        );
         let old = Features {
             avx2: true,
             avx512: false,
@@ -177,5 +234,47 @@ mod tests {
         };
         assert_eq!(left("Q2_K", &dims, old), Err(lacks));
         assert_eq!(left("Q2_K", &dims, ALL), Ok(Twin::Q2K));
+    }
+
+    #[test]
+    fn experts_are_packed_as_a_stack_and_nothing_else_is() {
+        let experts = |name, dims: &[u64]| ask(name, "MXFP4", dims, false, ALL);
+        for name in ["blk.3.ffn_up_exps.weight", "blk.12.ffn_gate_chexps.weight"] {
+            assert_eq!(experts(name, &[256, 8, 4]), Ok(Twin::Mxfp4), "{name}");
+            let one = experts(name, &[256, 8, 1]);
+            assert_eq!(one, Err(Left::Dims { count: 2 }), "{name}");
+        }
+        for name in ["blk.3.attn_k_b.weight", "blk.3.ffn_up_shexp.weight", "exps"] {
+            let stack = experts(name, &[256, 8, 4]);
+            assert_eq!(stack, Err(Left::Dims { count: 3 }), "{name}");
+            assert_eq!(experts(name, &[256, 8]), Ok(Twin::Mxfp4), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_rows_are_looked_up_in_is_left_in_every_block() {
+        let dims = [256, 64];
+        for name in [
+            "token_types.weight",
+            "per_layer_token_embd.weight",
+            "blk.40.nextn.embed_tokens.weight",
+            "enc.blk.0.attn_rel_b.weight",
+            "selector_successor.weight",
+        ] {
+            let left = ask(name, "Q4_0", &dims, true, ALL);
+            assert_eq!(left, Err(Left::Lookup), "{name}");
+        }
+        for name in ["blk.40.nextn.eh_proj.weight", "blk.x.attn_rel_b.weight"] {
+            let packed = ask(name, "Q4_0", &dims, true, ALL);
+            assert_eq!(packed, Ok(Twin::Q4_0), "{name}");
+        }
+    }
+
+    #[test]
+    fn an_embedding_model_is_not_tied() {
+        assert!(is_tied(Some("gemma3"), false));
+        assert!(is_tied(None, false));
+        assert!(!is_tied(Some("gemma3"), true));
+        assert!(!is_tied(Some("nomic-bert"), false));
     }
 }
