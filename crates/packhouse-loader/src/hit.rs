@@ -48,7 +48,16 @@ pub(crate) enum NoHit {
 /// when there are no more.
 pub fn sample_groups(row_count: u64, sample_rows: u64, rotation: u64) -> Vec<u64> {
     let group_count = row_count / sample_rows;
-    let count = (group_count / 100).clamp(SAMPLES_MIN, SAMPLES_MAX);
+    spread_groups(group_count, sample_count(group_count), rotation)
+}
+
+/// How many of so many groups are sampled.
+pub(crate) fn sample_count(group_count: u64) -> u64 {
+    (group_count / 100).clamp(SAMPLES_MIN, SAMPLES_MAX)
+}
+
+/// The places of `count` of so many groups, as `sample_groups` says; all where there are no more.
+pub(crate) fn spread_groups(group_count: u64, count: u64, rotation: u64) -> Vec<u64> {
     if group_count <= count {
         return (0..group_count).collect();
     }

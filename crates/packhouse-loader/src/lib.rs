@@ -4,7 +4,8 @@
 //! - `source`: which bytes are these, without reading them;
 //! - `load`: one engine load, tensor by tensor; `hit` and `pack`: its two ways; `tally`: its
 //!   counters;
-//! - `fill`: the background thread that stores what a load packed.
+//! - `fill`: the background thread that stores what a load packed;
+//! - `set`: sets for engines that map packs by name and contract, without a load of their own.
 //!
 //! Invariants:
 //! - after `Load::serve` the region holds what the engine's own packer makes of the source, or the
@@ -23,6 +24,7 @@ mod fill;
 mod hit;
 mod load;
 mod pack;
+pub mod set;
 mod settings;
 mod source;
 mod tally;
@@ -31,6 +33,7 @@ pub use engine::{Engine, Level, PackerRefusal, PackerTraits};
 pub use hit::sample_groups;
 pub use load::{Load, Loader, Request, Served};
 pub use settings::{Settings, Trust};
+pub use tally::Count;
 
 /// Name of the plan that the loader's sets follow.
 pub const PLAN: &str = "ggml-cpu";

@@ -6,9 +6,11 @@ use std::collections::BTreeMap;
 
 /// Tensors and bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Count {
-    pub(crate) tensors: u64,
-    pub(crate) bytes: u64,
+pub struct Count {
+    /// Tensors.
+    pub tensors: u64,
+    /// Their payloads' bytes.
+    pub bytes: u64,
 }
 
 /// Where the tensors of one load went.

@@ -1,0 +1,166 @@
+//! What an engine expects of a pack, compared field by field with the pack's record.
+
+use packhouse_base::digest::{Fingerprint, TensorDigest};
+use packhouse_base::identity::{PackIdentity, canonical_dims};
+use packhouse_layout::ggml_cpu_repack;
+use std::collections::BTreeMap;
+
+/// What an engine's kernel reads: the pack must be exactly this.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Contract {
+    /// Layout id.
+    pub layout: String,
+    /// Layout version.
+    pub layout_version: u64,
+    /// ggml type id of the source tensor.
+    pub type_id: u32,
+    /// Dims, ne0 first; trailing ones don't matter.
+    pub dims: Vec<u64>,
+    /// Layout parameters, complete; `None` takes any.
+    pub parameters: Option<BTreeMap<String, u64>>,
+    /// SHA-256 of the source tensor's bytes; `None` takes any, and then only samples of live
+    /// weights tell a pack of another model.
+    pub source: Option<TensorDigest>,
+    /// The packer's fingerprint; `None` takes any, which a layout whose order depends on its packer
+    /// does not allow.
+    pub fingerprint: Option<Fingerprint>,
+}
+
+/// The first field in which a pack is not what was expected.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ContractMismatch {
+    /// Another layout.
+    #[error("layout is {actual}, expected {expected}")]
+    Layout {
+        /// In the contract.
+        expected: String,
+        /// In the record.
+        actual: String,
+    },
+    /// Another version of the layout.
+    #[error("version of layout {layout} is {actual}, expected {expected}")]
+    LayoutVersion {
+        /// The layout.
+        layout: String,
+        /// In the contract.
+        expected: u64,
+        /// In the record.
+        actual: u64,
+    },
+    /// Another type.
+    #[error("type id is {actual}, expected {expected}")]
+    Type {
+        /// In the contract.
+        expected: u32,
+        /// In the record.
+        actual: u32,
+    },
+    /// Another shape.
+    #[error("dims are {actual:?}, expected {expected:?}")]
+    Dims {
+        /// In the contract, in canonical form.
+        expected: Vec<u64>,
+        /// In the record.
+        actual: Vec<u64>,
+    },
+    /// Other parameters.
+    #[error("parameters are {actual:?}, expected {expected:?}")]
+    Parameters {
+        /// In the contract.
+        expected: BTreeMap<String, u64>,
+        /// In the record.
+        actual: BTreeMap<String, u64>,
+    },
+    /// A pack of other weights.
+    #[error("source tensor has SHA-256 {actual}, expected {expected}")]
+    Source {
+        /// In the contract.
+        expected: TensorDigest,
+        /// In the record.
+        actual: TensorDigest,
+    },
+    /// Another packer.
+    #[error("fingerprint is {actual}, expected {expected}")]
+    Fingerprint {
+        /// In the contract.
+        expected: Fingerprint,
+        /// In the record.
+        actual: Fingerprint,
+    },
+    /// The layout's name alone does not say which order the bytes have.
+    #[error("layout {layout} needs a fingerprint in the contract: its order depends on the packer")]
+    FingerprintNeeded {
+        /// The layout.
+        layout: String,
+    },
+}
+
+impl Contract {
+    /// Compares the contract with a pack's identity. Errors with the first field that differs.
+    pub fn agree(&self, identity: &PackIdentity) -> Result<(), ContractMismatch> {
+        self.agree_on_layout(identity)?;
+        if self.type_id != identity.type_id {
+            return Err(ContractMismatch::Type {
+                expected: self.type_id,
+                actual: identity.type_id,
+            });
+        }
+        let dims = canonical_dims(&self.dims);
+        if dims != identity.dims {
+            return Err(ContractMismatch::Dims {
+                expected: dims,
+                actual: identity.dims.clone(),
+            });
+        }
+        match &self.parameters {
+            Some(expected) if *expected != identity.parameters => {
+                return Err(ContractMismatch::Parameters {
+                    expected: expected.clone(),
+                    actual: identity.parameters.clone(),
+                });
+            }
+            Some(_) | None => {}
+        }
+        match self.source {
+            Some(expected) if expected != identity.source => Err(ContractMismatch::Source {
+                expected,
+                actual: identity.source,
+            }),
+            Some(_) | None => self.agree_on_packer(identity),
+        }
+    }
+
+    fn agree_on_layout(&self, identity: &PackIdentity) -> Result<(), ContractMismatch> {
+        if self.layout != identity.layout {
+            return Err(ContractMismatch::Layout {
+                expected: self.layout.clone(),
+                actual: identity.layout.clone(),
+            });
+        }
+        if self.layout_version != identity.layout_version {
+            return Err(ContractMismatch::LayoutVersion {
+                layout: self.layout.clone(),
+                expected: self.layout_version,
+                actual: identity.layout_version,
+            });
+        }
+        Ok(())
+    }
+
+    fn agree_on_packer(&self, identity: &PackIdentity) -> Result<(), ContractMismatch> {
+        match self.fingerprint {
+            Some(expected) if expected != identity.fingerprint => {
+                Err(ContractMismatch::Fingerprint {
+                    expected,
+                    actual: identity.fingerprint,
+                })
+            }
+            None if self.layout == ggml_cpu_repack::ID => {
+                Err(ContractMismatch::FingerprintNeeded {
+                    layout: self.layout.clone(),
+                })
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+}
