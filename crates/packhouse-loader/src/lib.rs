@@ -35,7 +35,9 @@ pub use load::{Load, Loader, Request, Served};
 pub use settings::{Settings, Trust};
 pub use tally::Count;
 
+use packhouse_layout::ggml_cpu_plan;
+
 /// Name of the plan that the loader's sets follow.
-pub const PLAN: &str = "ggml-cpu";
+pub const PLAN: &str = ggml_cpu_plan::NAME;
 /// The plan's bytes, whose digest is part of every set key.
-pub const PLAN_BYTES: &[u8] = include_bytes!("../plans/ggml-cpu.toml");
+pub const PLAN_BYTES: &[u8] = ggml_cpu_plan::BYTES;
