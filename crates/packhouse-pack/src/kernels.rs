@@ -1,6 +1,10 @@
 //! The kernel table: which code packs what at which ISA level.
 
 use crate::isa::{Avx2, Avx512, IsaLevel};
+#[cfg(target_arch = "x86_64")]
+use crate::x86_64::{avx2, avx512, repack};
+#[cfg(target_arch = "x86_64")]
+use packhouse_layout::ggml_cpu_repack;
 use packhouse_layout::{Admitted, Layout};
 use std::ops::Range;
 
@@ -71,6 +75,32 @@ const fn judge(layout: Layout) -> KernelRow {
     }
 }
 
+/// Twins of what stock x86-64 builds pack, by unit size; there is none for 4 rows.
+#[cfg(target_arch = "x86_64")]
+const fn twins_avx2<F: repack::Form>(unit: &'static [(&'static str, u64)]) -> KernelRow {
+    KernelRow {
+        layout: Layout::GgmlCpuRepack,
+        type_name: Some(F::TYPE_NAME),
+        parameters: unit,
+        code: Code::Avx2(avx2::repack::pack::<F>, avx2::repack::unpack::<F>),
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+const fn twins_avx512<F: repack::Form>(unit: &'static [(&'static str, u64)]) -> KernelRow {
+    KernelRow {
+        layout: Layout::GgmlCpuRepack,
+        type_name: Some(F::TYPE_NAME),
+        parameters: unit,
+        code: Code::Avx512(avx512::repack::pack::<F>, avx512::repack::unpack::<F>),
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+const ROWS_16: &[(&str, u64)] = &[(ggml_cpu_repack::UNIT_ROWS, 16)];
+#[cfg(target_arch = "x86_64")]
+const ROWS_8: &[(&str, u64)] = &[(ggml_cpu_repack::UNIT_ROWS, 8)];
+
 /// Every kernel. The highest level that the CPU has and that takes the tensor serves.
 pub static KERNELS: &[KernelRow] = &[
     judge(Layout::GgmlCpuRepack),
@@ -78,4 +108,58 @@ pub static KERNELS: &[KernelRow] = &[
     judge(Layout::Q4_0JointN),
     judge(Layout::Q4_0Reordered),
     judge(Layout::Q4_0Xe2DpasV2),
+    #[cfg(target_arch = "x86_64")]
+    KernelRow {
+        layout: Layout::Q4_0Xe2DpasV2,
+        type_name: Some("Q4_0"),
+        parameters: &[],
+        code: Code::Avx2(avx2::q4_0_xe2::pack, avx2::q4_0_xe2::unpack),
+    },
+    #[cfg(target_arch = "x86_64")]
+    KernelRow {
+        layout: Layout::Q4_0Xe2DpasV2,
+        type_name: Some("Q4_0"),
+        parameters: &[],
+        code: Code::Avx512(avx512::q4_0_xe2::pack, avx512::q4_0_xe2::unpack),
+    },
+    #[cfg(target_arch = "x86_64")]
+    twins_avx2::<repack::Q4_0>(ROWS_16),
+    #[cfg(target_arch = "x86_64")]
+    twins_avx2::<repack::Q4_0>(ROWS_8),
+    #[cfg(target_arch = "x86_64")]
+    twins_avx2::<repack::Iq4Nl>(ROWS_16),
+    #[cfg(target_arch = "x86_64")]
+    twins_avx2::<repack::Iq4Nl>(ROWS_8),
+    #[cfg(target_arch = "x86_64")]
+    twins_avx2::<repack::Mxfp4>(ROWS_16),
+    #[cfg(target_arch = "x86_64")]
+    twins_avx2::<repack::Mxfp4>(ROWS_8),
+    #[cfg(target_arch = "x86_64")]
+    twins_avx2::<repack::Q4K>(ROWS_16),
+    #[cfg(target_arch = "x86_64")]
+    twins_avx2::<repack::Q4K>(ROWS_8),
+    #[cfg(target_arch = "x86_64")]
+    twins_avx2::<repack::Q2K>(ROWS_16),
+    #[cfg(target_arch = "x86_64")]
+    twins_avx2::<repack::Q2K>(ROWS_8),
+    #[cfg(target_arch = "x86_64")]
+    twins_avx512::<repack::Q4_0>(ROWS_16),
+    #[cfg(target_arch = "x86_64")]
+    twins_avx512::<repack::Q4_0>(ROWS_8),
+    #[cfg(target_arch = "x86_64")]
+    twins_avx512::<repack::Iq4Nl>(ROWS_16),
+    #[cfg(target_arch = "x86_64")]
+    twins_avx512::<repack::Iq4Nl>(ROWS_8),
+    #[cfg(target_arch = "x86_64")]
+    twins_avx512::<repack::Mxfp4>(ROWS_16),
+    #[cfg(target_arch = "x86_64")]
+    twins_avx512::<repack::Mxfp4>(ROWS_8),
+    #[cfg(target_arch = "x86_64")]
+    twins_avx512::<repack::Q4K>(ROWS_16),
+    #[cfg(target_arch = "x86_64")]
+    twins_avx512::<repack::Q4K>(ROWS_8),
+    #[cfg(target_arch = "x86_64")]
+    twins_avx512::<repack::Q2K>(ROWS_16),
+    #[cfg(target_arch = "x86_64")]
+    twins_avx512::<repack::Q2K>(ROWS_8),
 ];

@@ -1,0 +1,4 @@
+//! Kernels that need AVX-512 F, BW and VL.
+
+pub(crate) mod q4_0_xe2;
+pub(crate) mod repack;
