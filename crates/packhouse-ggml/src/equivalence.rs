@@ -109,6 +109,15 @@ pub enum EquivalenceError {
     Store(String),
 }
 
+impl EquivalenceError {
+    pub(crate) fn engine(folder: &Path, error: HostError) -> Self {
+        Self::Engine {
+            folder: folder.to_owned(),
+            source: HostFailure(error),
+        }
+    }
+}
+
 /// Why an engine is not known; opaque beyond its words.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
@@ -141,10 +150,7 @@ pub fn compare(
     tell: &mut dyn FnMut(&str),
 ) -> Result<Answer, EquivalenceError> {
     load_engine(folder)?;
-    let host = Host::find().map_err(|error| EquivalenceError::Engine {
-        folder: folder.to_owned(),
-        source: HostFailure(error),
-    })?;
+    let host = Host::find().map_err(|error| EquivalenceError::engine(folder, error))?;
     let host = Arc::new(host);
     let packer = EnginePacker::new(host.clone());
     let shards = files
@@ -345,7 +351,7 @@ fn find<'a>(shards: &'a [Shard<'a>], name: &str) -> Option<(&'a Shard<'a>, &'a T
 
 /// Loads the engine's libraries as its own programs do: base, registry, then the best CPU library
 /// there.
-fn load_engine(folder: &Path) -> Result<(), EquivalenceError> {
+pub(crate) fn load_engine(folder: &Path) -> Result<(), EquivalenceError> {
     open_library(folder, "libggml-base.so")?;
     let registry = open_library(folder, "libggml.so")?;
     // SAFETY: the handle is open; the name is NUL-terminated.

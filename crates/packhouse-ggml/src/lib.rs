@@ -9,7 +9,8 @@
 //! - `select`, `buffer`, `device`: what the engine sees;
 //! - `packer`: the engine's own packer, run by us;
 //! - `environment`, `output`: the process' words, in and out; `plugin`: all of it together;
-//! - `equivalence`: hosts an engine's libraries to compare stored packs with live ones.
+//! - `equivalence`: hosts an engine's libraries to compare stored packs with live ones;
+//! - `live`: the same, for whoever compares packers of ours with the engine's.
 //!
 //! Invariants:
 //! - no slot of a table that the probe did not identify is called;
@@ -24,6 +25,7 @@ mod device;
 mod environment;
 pub mod equivalence;
 mod host;
+pub mod live;
 mod output;
 mod packer;
 mod plugin;

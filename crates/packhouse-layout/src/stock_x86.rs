@@ -21,8 +21,30 @@ pub const GROUP_ROWS: u64 = twin::GROUP_ROWS as u64;
 pub struct Features {
     /// AVX2.
     pub avx2: bool,
-    /// AVX-512 F and BW.
+    /// AVX-512 F, CD, VL, DQ and BW, which stock builds ask for together.
     pub avx512: bool,
+}
+
+impl Features {
+    /// Asks this CPU. What an engine was built for may be less.
+    #[cfg(target_arch = "x86_64")]
+    pub fn detect() -> Self {
+        use std::arch::is_x86_feature_detected as has;
+        let avx512 = has!("avx512f") && has!("avx512cd") && has!("avx512vl");
+        Self {
+            avx2: has!("avx2"),
+            avx512: avx512 && has!("avx512dq") && has!("avx512bw"),
+        }
+    }
+
+    /// Another architecture has none of them.
+    #[cfg(not(target_arch = "x86_64"))]
+    pub fn detect() -> Self {
+        Self {
+            avx2: false,
+            avx512: false,
+        }
+    }
 }
 
 /// Why a stock build leaves a tensor in the order of its file.

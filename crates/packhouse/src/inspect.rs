@@ -28,8 +28,9 @@ struct Sum {
 /// Answers with the types of a container, or with its tensors one by one.
 pub(crate) fn inspect(model: &Path, by_tensor: bool) -> Result<Answer, Failure> {
     let container = open(model)?;
-    let is_tied = container.tensor("output.weight").is_none();
-    let features = features();
+    let architecture = container.metadata().text("general.architecture");
+    let is_tied = stock_x86::is_tied(architecture, container.tensor("output.weight").is_some());
+    let features = Features::detect();
     let rows: Vec<Row<'_>> = container
         .tensors()
         .map(|(shard, tensor)| {
@@ -100,23 +101,6 @@ fn directory(path: &Path) -> Result<TensorDirectory, Failure> {
             .because(&error)
             .hint(format!("sha256sum {}", path.display()))
     })
-}
-
-#[cfg(target_arch = "x86_64")]
-fn features() -> Features {
-    Features {
-        avx2: std::arch::is_x86_feature_detected!("avx2"),
-        avx512: std::arch::is_x86_feature_detected!("avx512f")
-            && std::arch::is_x86_feature_detected!("avx512bw"),
-    }
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-fn features() -> Features {
-    Features {
-        avx2: false,
-        avx512: false,
-    }
 }
 
 fn header(model: &Path, container: &Container, rows: &[Row<'_>]) -> String {

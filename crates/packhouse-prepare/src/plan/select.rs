@@ -117,7 +117,10 @@ impl<'p, 'c> Taking<'p, 'c> {
         Self {
             plan,
             context,
-            is_tied: container.tensor("output.weight").is_none(),
+            is_tied: stock_x86::is_tied(
+                container.metadata().text("general.architecture"),
+                container.tensor("output.weight").is_some(),
+            ),
             index: 0,
             chosen: Vec::new(),
             left: Vec::new(),
