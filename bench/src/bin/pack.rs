@@ -1,5 +1,6 @@
-//! `pack [--rounds N] [--threads N] [--layouts ID,...] [--levels NAME,...] [--out DIR]`: packers in
-//! memory against memcpy of the same bytes, interleaved; their evidence file and their table.
+//! `pack [--rounds N] [--threads N] [--offset N] [--layouts ID,...] [--levels NAME,...] [--out DIR]`:
+//! packers in memory against memcpy of the same bytes, interleaved; their evidence file and their
+//! table. The target begins `offset` bytes after the beginning of a cache line.
 //!
 //! Per round each packer runs right after a memcpy of its source into its target, and only ratios
 //! within such a pair are compared. Source and target were touched before; they are each as large
@@ -14,6 +15,7 @@
 use packhouse_base::ggml_type::GgmlType;
 use packhouse_bench::host;
 use packhouse_bench::intervals::median;
+use packhouse_layout::ggml_cpu_repack::twin::Twin;
 use packhouse_layout::golden::SplitMix64;
 use packhouse_layout::{Admitted, Layout};
 use packhouse_pack::{IsaLevel, Kernel, Packers};
@@ -28,9 +30,12 @@ use std::time::Instant;
 /// The gate, up and down matrices of a 27B model.
 const SHAPES: [[u64; 2]; 2] = [[5120, 17408], [17408, 5120]];
 
+const LINE_BYTES: usize = 64;
+
 struct Arguments {
     rounds: usize,
     threads: NonZeroUsize,
+    offset: usize,
     layouts: Vec<Layout>,
     levels: Vec<IsaLevel>,
     out: Option<PathBuf>,
@@ -52,14 +57,22 @@ fn main() -> Result<(), Box<dyn Error>> {
         usize::try_from(bytes.unwrap_or(0))
     };
     let mut source = vec![0; largest(Admitted::source_bytes)?];
-    let mut target = vec![1; largest(Admitted::payload_bytes)?];
+    // A payload that is mapped begins at a page, so the bench's begins at a cache line.
+    let mut target = vec![1; largest(Admitted::payload_bytes)? + 2 * LINE_BYTES];
+    let target_at = target.as_ptr().align_offset(LINE_BYTES) + arguments.offset;
     let mut back = vec![1; source.len()];
     SplitMix64::new(20_250_117).fill(&mut source);
     let leg_count = legs.len();
     for round in 0..arguments.rounds {
         for turn in 0..leg_count {
             let leg = &mut legs[(round + turn) % leg_count];
-            run(leg, arguments.threads, &source, &mut target, &mut back)?;
+            run(
+                leg,
+                arguments.threads,
+                &source,
+                &mut target[target_at..],
+                &mut back,
+            )?;
         }
     }
     println!("{}", render(&legs));
@@ -79,11 +92,11 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 fn legs(arguments: &Arguments) -> Result<Vec<Leg>, Box<dyn Error>> {
-    let q4_0 = GgmlType::from_name("Q4_0").ok_or("no type Q4_0")?;
     let mut legs = Vec::new();
     for layout in &arguments.layouts {
-        for dims in SHAPES {
-            let admitted = layout.admit(q4_0, &dims, &BTreeMap::new())?;
+        let types = types(*layout).into_iter();
+        for (ty, dims) in types.flat_map(|ty| SHAPES.map(|dims| (ty, dims))) {
+            let admitted = layout.admit(ty, &dims, &BTreeMap::new())?;
             for level in &arguments.levels {
                 let Some(packers) = Packers::at(*level) else {
                     println!("SKIP: this CPU has no {}", level.name());
@@ -104,6 +117,15 @@ fn legs(arguments: &Arguments) -> Result<Vec<Leg>, Box<dyn Error>> {
         }
     }
     Ok(legs)
+}
+
+/// All types that the twins pack, and Q4_0 in every other layout.
+fn types(layout: Layout) -> Vec<GgmlType> {
+    if layout == Layout::GgmlCpuRepack {
+        Twin::ALL.map(Twin::ty).to_vec()
+    } else {
+        vec![Twin::Q4_0.ty()]
+    }
 }
 
 fn run(
@@ -142,13 +164,15 @@ fn name(leg: &Leg) -> String {
     let admitted = leg.kernel.admitted();
     let [columns, rows] = [admitted.dims()[0], admitted.dims()[1]];
     let (layout, level) = (admitted.layout().id(), leg.kernel.level().name());
-    format!("{layout} {columns}x{rows} {level}")
+    let type_name = admitted.ty().name();
+    format!("{layout} {type_name} {columns}x{rows} {level}")
 }
 
 fn evidence(leg: &Leg) -> Value {
     let admitted = leg.kernel.admitted();
     json!({
         "layout": admitted.layout().id(),
+        "type": admitted.ty().name(),
         "dims": admitted.dims(),
         "level": leg.kernel.level().name(),
         "source_bytes": admitted.source_bytes(),
@@ -197,6 +221,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, Box<dyn E
     let mut arguments = Arguments {
         rounds: 15,
         threads: NonZeroUsize::MIN,
+        offset: 0,
         layouts: vec![
             Layout::Q4_0Xe2DpasV2,
             Layout::Q4_0JointN,
@@ -213,6 +238,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, Box<dyn E
         match flag.as_str() {
             "--rounds" => arguments.rounds = value.parse()?,
             "--threads" => arguments.threads = value.parse()?,
+            "--offset" => arguments.offset = value.parse::<usize>()?.min(LINE_BYTES - 1),
             "--out" => arguments.out = Some(value.into()),
             "--layouts" => {
                 let layouts = list.map(|id| Layout::from_id(id).ok_or_else(|| no("layout", id)));
