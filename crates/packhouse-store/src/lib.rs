@@ -1,8 +1,8 @@
 //! The store: payloads by content, the packs and sets that name them, and what this user verified.
 //!
-//! - `root` opens a store and judges owners; `publish` makes bytes visible; `object` and `pack`
-//!   read only what is verified; `quarantine` moves the rest away; `reserve` and `lock` are for
-//!   fillers;
+//! - `root` opens a store and judges owners; `publish` makes bytes visible, `payload` such as are
+//!   hashed; `object` and `pack` read only what is verified; `quarantine` moves the rest away;
+//!   `reserve` and `lock` are for fillers;
 //! - `record`, `manifest`, `container_record` are pure values; `set` reads and publishes sets;
 //! - `state` is private: `receipt`, `ledger`, `use_log`;
 //! - `verify`, `scrub`, `survey` and `doctor` look; `rm`, `pins` and `gc` decide what stays, and
@@ -33,6 +33,8 @@ pub mod lock;
 pub mod manifest;
 pub mod object;
 pub mod pack;
+mod pack_batch;
+pub mod payload;
 pub mod percent;
 pub mod pins;
 pub mod publish;

@@ -9,12 +9,18 @@
 
 use crate::root::{OpenError, Store};
 use packhouse_base::Blame;
-use packhouse_base::digest::PackKey;
+use packhouse_base::digest::{Digest, PackKey};
 use packhouse_sys::fs::{Dir, File, FsError, FsErrorKind, LockKind};
 
 /// The right to make one pack; others make other packs, or wait.
 #[derive(Debug)]
 pub struct PackLock {
+    _held: File,
+}
+
+/// The right to do a piece of work that a digest names.
+#[derive(Debug)]
+pub struct WorkLock {
     _held: File,
 }
 
@@ -43,6 +49,17 @@ impl Store {
     ) -> Result<Option<PackLock>, LockError> {
         let held = self.lock_range(pack_offset(key), timeout_ns)?;
         Ok(held.map(|file| PackLock { _held: file }))
+    }
+
+    /// Waits for the right to do what a digest names, a whole prepare, say. `None`: somebody else
+    /// still has it after that time.
+    pub fn lock_work_within(
+        &self,
+        work: &Digest,
+        timeout_ns: u64,
+    ) -> Result<Option<WorkLock>, LockError> {
+        let held = self.lock_range(pack_offset(&PackKey(*work)), timeout_ns)?;
+        Ok(held.map(|file| WorkLock { _held: file }))
     }
 
     pub(crate) fn lock_range(

@@ -5,7 +5,8 @@
 //! nothing, or the whole.
 //!
 //! Invariants:
-//! - what is hashed is what was given to write, chunk by chunk;
+//! - what is hashed is what was given to write, chunk by chunk, or the whole buffer before
+//!   (`payload`);
 //! - nothing is overwritten: a taken name is read and judged;
 //! - after a failed write or sync the temporary file is given up;
 //! - a cancelled publish ends within one chunk: write-out runs along, so no sync is long.
@@ -13,6 +14,7 @@
 //! Never: replaces a file. Format: `docs/format/store.md`.
 
 use crate::object::{HowVerified, ObjectRefusal, ObjectTrust, VerifiedObject};
+use crate::payload::Payload;
 use crate::reserve::{Claim, Reservation, RoomError};
 use crate::root::{Base, OpenError, Store};
 use crate::state::TEMP_PREFIX;
@@ -21,6 +23,10 @@ use packhouse_base::digest::{Digest, Hasher, ObjectDigest};
 use packhouse_sys::fs::{Dir, File, Fs, FsError, FsErrorKind};
 use packhouse_sys::stat::FsKind;
 use std::path::PathBuf;
+
+mod stream;
+
+pub use stream::StreamError;
 
 /// What a publish does beside publishing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -110,7 +116,7 @@ impl Store {
         options: PublishOptions,
         cancel: &dyn Fn() -> bool,
     ) -> Result<VerifiedObject, PublishError> {
-        let written = self.write_object(room, bytes, cancel)?;
+        let written = self.write_object(room, bytes, None, cancel)?;
         written.temp.file.sync()?;
         let (object, folder) = self.link_object(&written)?;
         folder.sync()?;
@@ -157,10 +163,12 @@ impl Store {
         Ok(())
     }
 
+    /// Writes a temporary file; hashes the bytes, unless that was done with this very buffer.
     fn write_object<'r>(
         &self,
         room: &'r Reservation,
         bytes: &[u8],
+        hashed: Option<ObjectDigest>,
         cancel: &dyn Fn() -> bool,
     ) -> Result<Written<'r>, PublishError> {
         self.writable()?;
@@ -179,7 +187,9 @@ impl Store {
                 });
             }
             temp.file.write_all_at(written_bytes, chunk)?;
-            hasher.update(chunk);
+            if hashed.is_none() {
+                hasher.update(chunk);
+            }
             let chunk_bytes = chunk.len() as u64;
             pace(&temp.file, kind, written_bytes, chunk_bytes)?;
             written_bytes += chunk_bytes;
@@ -193,7 +203,7 @@ impl Store {
         Ok(Written {
             temp,
             claim,
-            digest: ObjectDigest(hasher.finish()),
+            digest: hashed.unwrap_or_else(|| ObjectDigest(hasher.finish())),
             length: total_bytes,
         })
     }
@@ -255,10 +265,24 @@ impl Batch<'_> {
         bytes: &[u8],
         cancel: &dyn Fn() -> bool,
     ) -> Result<ObjectDigest, PublishError> {
-        let written = self.store.write_object(self.room, bytes, cancel)?;
+        let written = self.store.write_object(self.room, bytes, None, cancel)?;
         let digest = written.digest;
         self.written.push(written);
         Ok(digest)
+    }
+
+    /// Writes one object that was hashed already; it is not visible before `finish`.
+    pub fn add_payload<B: AsRef<[u8]>>(
+        &mut self,
+        payload: &Payload<B>,
+        cancel: &dyn Fn() -> bool,
+    ) -> Result<(), PublishError> {
+        let (bytes, digest) = (payload.bytes(), payload.digest());
+        let written = self
+            .store
+            .write_object(self.room, bytes, Some(digest), cancel)?;
+        self.written.push(written);
+        Ok(())
     }
 
     /// How many objects wait for `finish`. Each holds one descriptor.
@@ -404,8 +428,8 @@ struct Written<'r> {
 }
 
 /// A file that is not published yet. Dropped, it is gone.
-struct Temp {
-    file: File,
+pub(crate) struct Temp {
+    pub(crate) file: File,
     name: TempName,
 }
 
@@ -416,7 +440,7 @@ enum TempName {
 
 impl Temp {
     /// Makes an unnamed file, or one with a random name where the file system has none such.
-    fn create(fs: &dyn Fs, dir: &Dir, mode: u32) -> Result<Self, FsError> {
+    pub(crate) fn create(fs: &dyn Fs, dir: &Dir, mode: u32) -> Result<Self, FsError> {
         match dir.create_unnamed(mode) {
             Ok(file) => Ok(Self {
                 file,
@@ -440,7 +464,7 @@ impl Temp {
     }
 
     /// Gives the file a name that must be free.
-    fn link_to(&self, target: &Dir, target_name: &str) -> Result<(), FsError> {
+    pub(crate) fn link_to(&self, target: &Dir, target_name: &str) -> Result<(), FsError> {
         match &self.name {
             TempName::Unnamed => target.link(&self.file, target_name),
             TempName::Named { dir, name } => match dir.rename_new(name, target, target_name) {

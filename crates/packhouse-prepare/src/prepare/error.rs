@@ -1,7 +1,7 @@
 //! Why a set was not made.
 
 use crate::model::ModelError;
-use packhouse_base::digest::{Digest, PackKey};
+use packhouse_base::digest::Digest;
 use packhouse_base::{Blame, units};
 use packhouse_store::container_record::ContainerRecordError;
 use packhouse_store::lock::LockError;
@@ -115,11 +115,11 @@ pub enum PrepareError {
         /// What is wrong.
         source: Box<PackRefusal>,
     },
-    /// A pack was published and is not there.
-    #[error("pack {key} was published and is gone")]
-    Vanished {
-        /// The pack.
-        key: PackKey,
+    /// A tensor has no pack after all were made.
+    #[error("tensor {tensor:?} has no pack after all were made")]
+    Unfinished {
+        /// The tensor.
+        tensor: String,
     },
     /// A payload was not published.
     #[error(transparent)]
@@ -155,10 +155,9 @@ impl PrepareError {
             Self::Room { source, .. } => source.blame(),
             Self::Memory { .. } | Self::LockTimeout { .. } => Blame::Host,
             Self::Lock(error) => error.blame(),
-            Self::NotDeterministic { .. } => Blame::Bug,
+            Self::NotDeterministic { .. } | Self::Unfinished { .. } => Blame::Bug,
             Self::Object { source, .. } => source.blame(),
             Self::Record { source, .. } => source.blame(),
-            Self::Vanished { .. } => Blame::Host,
             Self::Publish(error) => error.blame(),
             Self::Pack(error) => error.blame(),
             Self::Set(error) => error.blame(),

@@ -17,18 +17,30 @@
 //! Never: reads a payload that a receipt speaks for; believes a source without its stat identity.
 //! Design: `docs/design/prepare.md`.
 
+mod budget;
+mod chosen;
+mod commit;
 mod error;
+mod finish;
+mod learn;
+mod look;
 mod order;
 mod progress;
+mod reader;
+mod round;
+mod run;
+mod segments;
+mod state;
+mod whole;
+mod worker;
 
 pub use error::PrepareError;
 pub use order::{Item, Order, Recipe};
 pub use progress::{Event, Phase, Progress, Quiet};
+pub use run::prepare;
 
-use crate::model::Model;
 use packhouse_base::digest::{Digest, SetKey};
 use packhouse_store::container_record::Admission;
-use packhouse_store::root::Store;
 use packhouse_store::set::SetOutcome;
 use std::num::NonZeroUsize;
 
@@ -43,8 +55,12 @@ pub struct Options {
     pub expected: Vec<Digest>,
     /// How long another process that makes the same is waited for.
     pub lock_timeout_ns: u64,
-    /// Bytes of sources and payloads in memory at once.
+    /// Bytes of sources and payloads in memory at once; one tensor alone may need more.
     pub memory_bytes: u64,
+    /// Bytes that one tensor and its payload may need at most.
+    pub memory_max_bytes: u64,
+    /// This process, for the name of its run log.
+    pub process_id: u32,
 }
 
 /// Whether whole files are hashed.
@@ -113,24 +129,4 @@ pub struct Cost {
     pub reverified_bytes: u64,
     /// From begin to end.
     pub duration_ns: u64,
-}
-
-/// Makes the set of a model under a plan, or finds it. Errors leave what was published by then,
-/// and the next run makes the rest.
-///
-/// `cancel` is asked often, from several threads.
-pub fn prepare(
-    store: &Store,
-    model: &Model,
-    order: &Order,
-    options: &Options,
-    progress: &dyn Progress,
-    cancel: &(dyn Fn() -> bool + Sync),
-) -> Result<Prepared, PrepareError> {
-    let _ = (store, order, options, progress, cancel);
-    model.unchanged()?;
-    Err(PrepareError::Cancelled {
-        done: 0,
-        total: order.items.len(),
-    })
 }

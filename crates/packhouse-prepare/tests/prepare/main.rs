@@ -2,4 +2,15 @@
 
 #![forbid(unsafe_code)]
 
+mod bundle_crash;
+mod bundles;
+mod plan_grammar;
+#[path = "../shared/plan_oracle.rs"]
+mod plan_oracle;
+mod plan_properties;
+mod plan_qwen27;
+mod plan_world;
+mod prepare_runs;
+mod prepare_world;
+mod store_fixture;
 mod xe2_m6_v2_vectors;
