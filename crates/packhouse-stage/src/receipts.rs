@@ -275,7 +275,7 @@ mod tests {
         };
         assert!(refusal(&text.replacen("\"size\":3", "\"size\":4", 1)).contains("checksum"));
         assert!(refusal(&text.replacen("stage/1", "stage/2", 1)).contains("schema: expected"));
-        assert!(refusal(&text.replacen("\"mode\"", "\"mood\"", 1)).contains("not canonical"));
+        assert!(refusal(&text.replacen("\"uid\"", "\"aid\"", 1)).contains("not canonical"));
         assert!(refusal(&text[..text.len() / 2]).contains("not JSON"));
         // Edits by somebody who makes the checksum fit.
         let sealed = |edit: &dyn Fn(&mut StageReceipts)| {
