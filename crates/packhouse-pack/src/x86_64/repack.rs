@@ -505,21 +505,4 @@ const fn places() -> [[[u8; 16]; 3]; 3] {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use packhouse_layout::ggml_cpu_repack::twin::Twin;
-
-    #[test]
-    fn forms_have_the_judges_block_lengths() {
-        let blocks = [
-            (Twin::Q4_0, Q4_0::TYPE_NAME, Q4_0::BLOCK_BYTES),
-            (Twin::Iq4Nl, Iq4Nl::TYPE_NAME, Iq4Nl::BLOCK_BYTES),
-            (Twin::Mxfp4, Mxfp4::TYPE_NAME, Mxfp4::BLOCK_BYTES),
-            (Twin::Q4K, Q4K::TYPE_NAME, Q4K::BLOCK_BYTES),
-            (Twin::Q2K, Q2K::TYPE_NAME, Q2K::BLOCK_BYTES),
-        ];
-        for (twin, name, block_bytes) in blocks {
-            assert_eq!((twin.type_name(), twin.block_bytes()), (name, block_bytes));
-        }
-    }
-}
+mod tests;
