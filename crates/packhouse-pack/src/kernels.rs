@@ -5,6 +5,8 @@ use crate::isa::{Avx2, Avx512, IsaLevel};
 use crate::x86_64::{avx2, avx512, repack};
 #[cfg(target_arch = "x86_64")]
 use packhouse_layout::ggml_cpu_repack;
+#[cfg(target_arch = "x86_64")]
+use packhouse_layout::q4_0_joint_n_v1;
 use packhouse_layout::{Admitted, Layout};
 use std::ops::Range;
 
@@ -101,6 +103,20 @@ const ROWS_16: &[(&str, u64)] = &[(ggml_cpu_repack::UNIT_ROWS, 16)];
 #[cfg(target_arch = "x86_64")]
 const ROWS_8: &[(&str, u64)] = &[(ggml_cpu_repack::UNIT_ROWS, 8)];
 
+#[cfg(target_arch = "x86_64")]
+const fn q4_0(layout: Layout, parameters: &'static [(&'static str, u64)], code: Code) -> KernelRow {
+    KernelRow {
+        layout,
+        type_name: Some("Q4_0"),
+        parameters,
+        code,
+    }
+}
+
+/// The tile that registry packs have.
+#[cfg(target_arch = "x86_64")]
+const TILE_8: &[(&str, u64)] = &[(q4_0_joint_n_v1::N_TILE, 8)];
+
 /// Every kernel. The highest level that the CPU has and that takes the tensor serves.
 pub static KERNELS: &[KernelRow] = &[
     judge(Layout::GgmlCpuRepack),
@@ -109,19 +125,41 @@ pub static KERNELS: &[KernelRow] = &[
     judge(Layout::Q4_0Reordered),
     judge(Layout::Q4_0Xe2DpasV2),
     #[cfg(target_arch = "x86_64")]
-    KernelRow {
-        layout: Layout::Q4_0Xe2DpasV2,
-        type_name: Some("Q4_0"),
-        parameters: &[],
-        code: Code::Avx2(avx2::q4_0_xe2::pack, avx2::q4_0_xe2::unpack),
-    },
+    q4_0(
+        Layout::Q4_0JointN,
+        TILE_8,
+        Code::Avx2(avx2::q4_0_joint_n::pack, avx2::q4_0_joint_n::unpack),
+    ),
     #[cfg(target_arch = "x86_64")]
-    KernelRow {
-        layout: Layout::Q4_0Xe2DpasV2,
-        type_name: Some("Q4_0"),
-        parameters: &[],
-        code: Code::Avx512(avx512::q4_0_xe2::pack, avx512::q4_0_xe2::unpack),
-    },
+    q4_0(
+        Layout::Q4_0JointN,
+        TILE_8,
+        Code::Avx512(avx512::q4_0_joint_n::pack, avx512::q4_0_joint_n::unpack),
+    ),
+    #[cfg(target_arch = "x86_64")]
+    q4_0(
+        Layout::Q4_0Reordered,
+        &[],
+        Code::Avx2(avx2::q4_0_reordered::pack, avx2::q4_0_reordered::unpack),
+    ),
+    #[cfg(target_arch = "x86_64")]
+    q4_0(
+        Layout::Q4_0Reordered,
+        &[],
+        Code::Avx512(avx512::q4_0_reordered::pack, avx512::q4_0_reordered::unpack),
+    ),
+    #[cfg(target_arch = "x86_64")]
+    q4_0(
+        Layout::Q4_0Xe2DpasV2,
+        &[],
+        Code::Avx2(avx2::q4_0_xe2::pack, avx2::q4_0_xe2::unpack),
+    ),
+    #[cfg(target_arch = "x86_64")]
+    q4_0(
+        Layout::Q4_0Xe2DpasV2,
+        &[],
+        Code::Avx512(avx512::q4_0_xe2::pack, avx512::q4_0_xe2::unpack),
+    ),
     #[cfg(target_arch = "x86_64")]
     twins_avx2::<repack::Q4_0>(ROWS_16),
     #[cfg(target_arch = "x86_64")]

@@ -4,6 +4,8 @@
 pub(crate) mod avx2;
 pub(crate) mod avx512;
 mod q4_0;
+mod q4_0_joint_n;
+mod q4_0_reordered;
 mod q4_0_xe2;
 pub(crate) mod repack;
 mod tiles;

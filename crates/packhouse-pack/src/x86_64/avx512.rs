@@ -1,4 +1,6 @@
 //! Kernels that need AVX-512 F, BW and VL.
 
+pub(crate) mod q4_0_joint_n;
+pub(crate) mod q4_0_reordered;
 pub(crate) mod q4_0_xe2;
 pub(crate) mod repack;
