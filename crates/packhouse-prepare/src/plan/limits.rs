@@ -17,7 +17,7 @@ pub const FORMULA_DEPTH_MAX: usize = 16;
 /// The highest slot.
 pub const SLOT_MAX: u64 = 4_294_967_295;
 /// Slots that an exact range of slots may have.
-pub const SLOTS_MAX: u64 = 1_048_576;
+pub const SLOTS_MAX: u64 = 65_536;
 /// Names that all `expect` templates of a plan may give together.
 pub const EXPECTED_MAX: u64 = 4_096;
 /// Bytes of a plan's, rule's or capture's name.

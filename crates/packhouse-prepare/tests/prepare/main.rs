@@ -5,10 +5,10 @@
 mod bundle_crash;
 mod bundles;
 mod plan_grammar;
-#[path = "../shared/plan_oracle.rs"]
 mod plan_oracle;
 mod plan_properties;
 mod plan_qwen27;
+mod plan_select;
 mod plan_world;
 mod prepare_runs;
 mod prepare_world;

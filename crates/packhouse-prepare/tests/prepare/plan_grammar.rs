@@ -1,0 +1,468 @@
+//! What is a plan and what is none: every fault with its place and its words.
+
+use packhouse_base::Blame;
+use packhouse_base::digest::Digest;
+use packhouse_prepare::plan::limits;
+use packhouse_prepare::plan::slot::Capture;
+use packhouse_prepare::plan::{Chooser, DimRule, Otherwise, Plan, Range, builtin};
+
+/// A plan that uses every field.
+const WHOLE: &str = r#"name = "mine.v2_x-1"
+version = 3
+summary = "a plan"
+architectures = ["llama", "qwen35"]
+
+[[rule]]
+id = "gate"
+tensor = 'blk\.(?<layer>[0-9]+)\.ffn_(gate|up)\.weight'
+ranges = { layer = [0, 3] }
+types = ["Q4_0", "Q8_0"]
+dims = [64, { min = 8, max = 800, multiple = 8 }, {}]
+chosen_by = "ggml-cpu"
+layout = "q4_0-joint-n-v1"
+parameters = { n_tile = 32 }
+slot = "2 * (layer + 1) - index"
+otherwise = "leave"
+count = 4
+
+[[rule]]
+id = "down"
+tensor = 'blk\.(?<layer>[0-9]+)\.ffn_down\.weight'
+ranges = { layer = [1, 2] }
+layout = "identity-v1"
+slot = "100 + layer"
+otherwise = "refuse"
+expect = "blk.{layer}.ffn_down.weight"
+
+[invariants]
+slots = [0, 200]
+count = 201
+"#;
+
+fn refused(text: &str) -> String {
+    let error = Plan::parse(text.as_bytes(), "p.toml").expect_err("because the text is no plan");
+    assert_eq!(error.blame(), Blame::Source);
+    error.to_string()
+}
+
+/// The error of the whole plan with one replacement.
+fn edited(from: &str, to: &str) -> String {
+    assert_eq!(WHOLE.matches(from).count(), 1, "{from}");
+    refused(&WHOLE.replace(from, to))
+}
+
+#[test]
+fn every_field_is_read() {
+    let plan = Plan::parse(WHOLE.as_bytes(), "p.toml").expect("because it is a plan");
+    assert_eq!((plan.name(), plan.version()), ("mine.v2_x-1", 3));
+    assert_eq!((plan.summary(), plan.origin()), ("a plan", "p.toml"));
+    assert_eq!(plan.architectures(), ["llama", "qwen35"]);
+    assert_eq!(plan.digest(), Digest::of(WHOLE.as_bytes()));
+    let invariants = plan.invariants();
+    assert_eq!(
+        invariants.slots,
+        Some(Range {
+            first: 0,
+            last: 200
+        })
+    );
+    assert_eq!(invariants.count, Some(201));
+    let [gate, down] = plan.rules() else {
+        panic!("two rules");
+    };
+    assert_eq!((gate.id(), gate.layout().id()), ("gate", "q4_0-joint-n-v1"));
+    let layer = Capture::Named("layer".into());
+    assert_eq!(gate.ranges()[&layer], Range { first: 0, last: 3 });
+    let types: Vec<&str> = gate.types().iter().map(|ty| ty.name()).collect();
+    assert_eq!(types, ["Q4_0", "Q8_0"]);
+    let dims: Vec<String> = gate.dims().iter().map(DimRule::to_string).collect();
+    assert_eq!(dims, ["64", "8 to 800 in steps of 8", "any"]);
+    assert_eq!(gate.chosen_by(), Some(Chooser::GgmlCpu));
+    assert_eq!(gate.parameters()["n_tile"], 32);
+    assert_eq!(gate.slot().text(), "2 * (layer + 1) - index");
+    assert_eq!(
+        (gate.otherwise(), gate.count()),
+        (Otherwise::Leave, Some(4))
+    );
+    assert_eq!((down.otherwise(), down.count()), (Otherwise::Refuse, None));
+    let expected: Vec<_> = down
+        .expected()
+        .iter()
+        .map(|e| (e.name.as_str(), e.slot))
+        .collect();
+    let wanted = [
+        ("blk.1.ffn_down.weight", Some(101)),
+        ("blk.2.ffn_down.weight", Some(102)),
+    ];
+    assert_eq!(expected, wanted);
+}
+
+#[test]
+fn toml_faults_have_line_and_column() {
+    let unknown = edited("version = 3", "version = 3\ncolour = \"red\"");
+    assert!(
+        unknown.starts_with("p.toml:3:1: unknown field `colour`, expected one of `name`"),
+        "{unknown}"
+    );
+    let in_rule = edited("count = 4", "counts = 4");
+    assert!(
+        in_rule.starts_with("p.toml:17:1: unknown field `counts`, expected one of `id`"),
+        "{in_rule}"
+    );
+    let in_dim = edited("max = 800", "most = 800");
+    assert!(
+        in_dim.starts_with("p.toml:11:") && in_dim.contains("unknown field `most`"),
+        "{in_dim}"
+    );
+    let in_invariants = edited("count = 201", "total = 201");
+    assert!(
+        in_invariants.starts_with("p.toml:30:1: unknown field `total`"),
+        "{in_invariants}"
+    );
+    let absent = edited("otherwise = \"leave\"\n", "");
+    assert!(absent.contains("missing field `otherwise`"), "{absent}");
+    let kind = edited("version = 3", "version = \"3\"");
+    assert!(kind.starts_with("p.toml:2:11: invalid type"), "{kind}");
+    let negative = edited("[0, 3]", "[-1, 3]");
+    assert!(negative.starts_with("p.toml:9:"), "{negative}");
+    let dim = edited("dims = [64,", "dims = [-64,");
+    assert!(dim.starts_with("p.toml:11:9: invalid value"), "{dim}");
+    let word = edited("\"refuse\"", "\"reject\"");
+    assert!(
+        word.starts_with("p.toml:25:13: unknown variant `reject`, expected `leave` or `refuse`"),
+        "{word}"
+    );
+    let chooser = edited("chosen_by = \"ggml-cpu\"", "chosen_by = \"me\"");
+    assert!(
+        chooser.starts_with("p.toml:12:13: unknown variant `me`"),
+        "{chooser}"
+    );
+    let doubled = edited("version = 3", "version = 3\nversion = 3");
+    assert!(
+        doubled.starts_with("p.toml:3:1: duplicate key"),
+        "{doubled}"
+    );
+    let open = refused("name = \"x");
+    assert!(open.starts_with("p.toml:1:"), "{open}");
+}
+
+#[test]
+fn bytes_beyond_text_and_length_are_refused() {
+    let error = Plan::parse(b"name = \"x\"\nz\xff", "p.toml").expect_err("because of byte 12");
+    assert_eq!(error.to_string(), "p.toml:2:2: byte 12 is not UTF-8");
+    let long = "#".repeat(limits::PLAN_BYTES_MAX + 1);
+    assert_eq!(
+        refused(&long),
+        "p.toml:1:1: a plan of 65537 bytes, at most 65536 are read"
+    );
+    let nested = format!("name = {}", "[".repeat(10_000));
+    assert!(refused(&nested).starts_with("p.toml:1:"));
+}
+
+#[test]
+fn names_are_no_paths() {
+    let said = |name: &str| edited("mine.v2_x-1", name);
+    let rule =
+        "a name has 1 to 64 of a-z, 0-9, '.', '_' and '-', and begins with a letter or digit";
+    for wrong in [
+        "", "../x", ".x", "-x", "a/b", "A", "a b", "a\\u0000", "\\u00e4",
+    ] {
+        let said = said(wrong);
+        assert!(
+            said.starts_with("p.toml:1:8: plan ") && said.ends_with(rule),
+            "{said}"
+        );
+    }
+    assert!(said(&"a".repeat(65)).ends_with(rule));
+    let rule_name = edited("id = \"down\"", "id = \"Down\"");
+    assert_eq!(rule_name, format!("p.toml:20:6: rule \"Down\": {rule}"));
+    let architecture = edited("\"llama\"", "\"LLaMA\"");
+    assert_eq!(
+        architecture,
+        format!("p.toml:4:18: architecture \"LLaMA\": {rule}")
+    );
+}
+
+#[test]
+fn each_field_has_its_own_fault() {
+    for (from, to, said) in FAULTS {
+        assert_eq!(edited(from, to), format!("p.toml:{said}"));
+    }
+}
+
+/// A text of the whole plan, what takes its place, and what is said of that.
+const FAULTS: &[(&str, &str, &str)] = &[
+    (
+        "version = 3",
+        "version = 0",
+        "2:11: version 0: versions begin at 1",
+    ),
+    (
+        "\"a plan\"",
+        "\"\"",
+        "3:11: a summary is one line of 1 to 200 bytes without control characters",
+    ),
+    (
+        "\"a plan\"",
+        "\"a\\nplan\"",
+        "3:11: a summary is one line of 1 to 200 bytes without control characters",
+    ),
+    (
+        "[\"llama\", \"qwen35\"]",
+        "[]",
+        "4:17: architectures is an empty list; leave it out to allow all",
+    ),
+    (
+        "\"llama\", \"qwen35\"",
+        "\"llama\", \"llama\"",
+        "4:27: architectures \"llama\" is there twice",
+    ),
+    (
+        "id = \"down\"",
+        "id = \"gate\"",
+        "20:6: rule \"gate\" is there twice",
+    ),
+    (
+        "[\"Q4_0\", \"Q8_0\"]",
+        "[\"q4_0\"]",
+        "10:10: types: \"q4_0\" is no tensor type; types are written like Q4_0",
+    ),
+    (
+        "[\"Q4_0\", \"Q8_0\"]",
+        "[\"Q4_0\", \"Q4_0\"]",
+        "10:18: types \"Q4_0\" is there twice",
+    ),
+    (
+        "dims = [64, { min = 8, max = 800, multiple = 8 }, {}]",
+        "dims = []",
+        "11:8: dims: 1 to 4, and the last of several is no exact 1 (trailing ones are dropped)",
+    ),
+    (
+        "multiple = 8 }, {}]",
+        "multiple = 8 }, 1]",
+        "11:8: dims: 1 to 4, and the last of several is no exact 1 (trailing ones are dropped)",
+    ),
+    (
+        "multiple = 8",
+        "multiple = 0",
+        "11:13: dims: nothing is a multiple of 0",
+    ),
+    (
+        "min = 8",
+        "min = 801",
+        "11:13: dims: 801 to 800 is no range",
+    ),
+    ("[0, 3]", "[4, 3]", "9:20: ranges: 4 to 3 is no range"),
+    (
+        "{ layer = [0, 3] }",
+        "{ Layer = [0, 3] }",
+        "9:12: \"Layer\" is no capture: write a lower-case name, or $1 for the first group",
+    ),
+    (
+        "{ layer = [0, 3] }",
+        "{ expert = [0, 3] }",
+        "9:12: ranges: the pattern has no capture expert",
+    ),
+    (
+        "{ layer = [0, 3] }",
+        "{ \"$3\" = [0, 3] }",
+        "9:12: ranges: the pattern has no capture $3",
+    ),
+    (
+        "\"q4_0-joint-n-v1\"",
+        "\"q4_0\"",
+        "13:10: layout: \"q4_0\" is unknown; known are ggml-cpu-repack, identity-v1, \
+             q4_0-joint-n-v1, q4_0-reordered-v1, q4_0-xe2-dpas-v2",
+    ),
+    (
+        "{ n_tile = 32 }",
+        "{ tile = 32 }",
+        "14:16: parameters: q4_0-joint-n-v1 has no parameter \"tile\"; it has n_tile",
+    ),
+    (
+        "layout = \"identity-v1\"",
+        "layout = \"identity-v1\"\nparameters = { x = 1 }",
+        "24:16: parameters: identity-v1 has no parameter \"x\"; it has none",
+    ),
+    (
+        "\"2 * (layer + 1) - index\"",
+        "\"2 * (layer + 1\"",
+        "15:8: slot: at byte 14: expected +, -, * or ), found \"\"",
+    ),
+    (
+        "\"2 * (layer + 1) - index\"",
+        "\"2 * expert\"",
+        "15:8: slot: the pattern has no capture expert",
+    ),
+    (
+        "slots = [0, 200]",
+        "slots = [0, 4294967296]",
+        "29:9: slots: at most 65536 slots, the highest 4294967295",
+    ),
+    (
+        "slots = [0, 200]",
+        "slots = [0, 65536]",
+        "29:9: slots: at most 65536 slots, the highest 4294967295",
+    ),
+    (
+        "count = 201",
+        "count = 200",
+        "30:9: count: 200, and slots give 201",
+    ),
+];
+
+#[test]
+fn parameters_keep_their_bounds() {
+    let said = edited("n_tile = 32", "n_tile = 0");
+    assert!(
+        said.starts_with("p.toml:14:25: parameters: n_tile of q4_0-joint-n-v1 is 0, and must be "),
+        "{said}"
+    );
+}
+
+#[test]
+fn patterns_are_whole_and_bounded() {
+    let pattern = r"'blk\.(?<layer>[0-9]+)\.ffn_down\.weight'";
+    let said = |with: &str| edited(pattern, &format!("'{with}'"));
+    for wrong in [
+        "(",
+        "a)|(b",
+        "(?x)a # b",
+        "[a",
+        "(?<layer>a)(?<layer>b)",
+        "(?=a)",
+    ] {
+        let said = said(wrong);
+        assert!(
+            said.starts_with("p.toml:21:10: tensor: no regular expression that is read: "),
+            "{wrong}: {said}"
+        );
+    }
+    assert_eq!(
+        said(""),
+        "p.toml:21:10: tensor: 0 bytes, where 1 to 512 are read"
+    );
+    let long = said(&"a".repeat(513));
+    assert_eq!(
+        long,
+        "p.toml:21:10: tensor: 513 bytes, where 1 to 512 are read"
+    );
+    let large = said("(a{1000}){1000}");
+    assert!(
+        large.contains("no regular expression that is read"),
+        "{large}"
+    );
+    let deep = said(&format!("{}a{}", "(".repeat(40), ")".repeat(40)));
+    assert!(
+        deep.contains("no regular expression that is read"),
+        "{deep}"
+    );
+    assert_eq!(
+        said("(?<index>a)"),
+        "p.toml:21:10: tensor: a capture may not be named index: that is the tensor's place in its \
+         container"
+    );
+}
+
+#[test]
+fn expectations_that_contradict_are_refused() {
+    let template = "\"blk.{layer}.ffn_down.weight\"";
+    let cases = [
+        (template, "\"\"", "expect: 0 bytes, where 1 to 512 are read"),
+        (
+            template,
+            "\"blk.{layer.x\"",
+            "expect: at byte 4: braces hold one capture, like {layer}",
+        ),
+        (
+            template,
+            "\"blk.layer}.x\"",
+            "expect: at byte 9: braces hold one capture, like {layer}",
+        ),
+        (
+            template,
+            "\"blk.{a b}.x\"",
+            "expect: at byte 4: braces hold one capture, like {layer}",
+        ),
+        (
+            template,
+            "\"blk.{expert}.x\"",
+            "expect: {expert} needs its range in ranges",
+        ),
+        (
+            template,
+            "\"blk.{layer}.ffn_up.weight\"",
+            "expect: the rule's own pattern and ranges don't take \"blk.1.ffn_up.weight\"",
+        ),
+        (
+            template,
+            "\"blk.1.ffn_down.weight\"\ncount = 2",
+            "count: expect says it already: 1",
+        ),
+        (
+            "\"100 + layer\"",
+            "\"100\"",
+            "expect: slot 100 is that of \"blk.1.ffn_down.weight\" and of \
+             \"blk.2.ffn_down.weight\"",
+        ),
+        (
+            "\"100 + layer\"",
+            "\"199 + layer\"",
+            "expect: \"blk.2.ffn_down.weight\" has slot 201, and the set's slots are 0 to 200",
+        ),
+        (
+            "\"100 + layer\"",
+            "\"layer - 2\"",
+            "expect: \"blk.1.ffn_down.weight\" has no slot: the result is -1, and no slot is \
+             negative",
+        ),
+        (
+            "[1, 2]",
+            "[0, 4096]",
+            "expect: all templates together give more than 4096 names",
+        ),
+    ];
+    for (from, to, said) in cases {
+        let error = edited(from, to);
+        assert!(error.ends_with(said), "{error}");
+        assert!(error.starts_with("p.toml:2"), "{error}");
+    }
+}
+
+#[test]
+fn rules_are_counted() {
+    let head = "name = \"x\"\nversion = 1\nsummary = \"s\"\n";
+    assert_eq!(
+        refused(&format!("{head}rule = []\n")),
+        "p.toml:4:8: 0 rules, where 1 to 64 are read"
+    );
+    let rule = |at| {
+        format!(
+            "[[rule]]\nid = \"r{at}\"\ntensor = 'x'\nlayout = \"identity-v1\"\nslot = \"index\"\n\
+             otherwise = \"leave\"\n"
+        )
+    };
+    let many = |count: usize| format!("{head}{}", (0..count).map(rule).collect::<String>());
+    assert!(Plan::parse(many(64).as_bytes(), "p").is_ok());
+    assert!(refused(&many(65)).ends_with("65 rules, where 1 to 64 are read"));
+}
+
+#[test]
+fn the_built_in_plans_are_frozen() {
+    // A set key depends on these bytes: a change needs a new version of the plan, and a new line.
+    let digests: Vec<String> = builtin()
+        .iter()
+        .map(|entry| {
+            let plan = entry.plan();
+            format!("{} {} {}", plan.name(), plan.version(), plan.digest())
+        })
+        .collect();
+    assert_eq!(digests, FROZEN);
+}
+
+const FROZEN: [&str; 4] = [
+    "qwen27-xe2-m6 1 b94d316e17ad860be13c7177bbbb30cba45ee453662133806a3dc0b7d35ba308",
+    "xe2-q4_0 1 96f2f0208e63e8bb56e4a48a4255ce6ed56ebde909dd9421083f2d21ea27224c",
+    "ggml-cpu 1 7618e287f61e6fdaa40abcd5b9036cba1d56fcbc9a6062678dd172ff43f1dc56",
+    "identity 1 95af231d67e961b2fb01559b300ecadbe93afe5adea52ce27d0455a823b70cf6",
+];

@@ -1,0 +1,227 @@
+//! What must hold of any bytes given to the plan parser, for the tests and the fuzz target: a plan
+//! written out again is the same plan, and what it selects of a small model is what its rules say.
+
+use packhouse_base::ggml_type::GgmlType;
+use packhouse_container::gguf::{Draft, DraftTensor, Entry, Value};
+use packhouse_container::{Container, TensorDirectory};
+use packhouse_layout::stock_x86::Features;
+use packhouse_pack::{IsaLevel, Packers};
+use packhouse_prepare::plan::{DimRule, Plan, Rule, SelectContext, SelectionError, limits};
+use std::fmt::Write as _;
+
+/// A renderer that is wrong on purpose, for the canary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mutant {
+    /// Forgets a dim's multiple above 8.
+    ForgetsMultiple,
+}
+
+/// Examines bytes and says whether they are a plan. Panics when a plan does not come back from its
+/// own text, when a refusal has no place, or when a selection breaks its plan.
+pub(crate) fn examine(bytes: &[u8], mutant: Option<Mutant>) -> bool {
+    let plan = match Plan::parse(bytes, "origin") {
+        Ok(plan) => plan,
+        Err(error) => {
+            assert!(error.line >= 1 && error.column >= 1);
+            assert!(error.line <= bytes.iter().filter(|byte| **byte == b'\n').count() + 1);
+            assert!(error.to_string().starts_with("origin:"));
+            return false;
+        }
+    };
+    let text = render(&plan, mutant);
+    if text.len() <= limits::PLAN_BYTES_MAX {
+        let again = Plan::parse(text.as_bytes(), "origin");
+        let again = again.unwrap_or_else(|error| panic!("round trip: {error}\n{text}"));
+        assert!(is_same(&plan, &again), "round trip: another plan\n{text}");
+    }
+    select(&plan);
+    true
+}
+
+/// The plan in one spelling: every field in order, and nothing that is absent.
+pub(crate) fn render(plan: &Plan, mutant: Option<Mutant>) -> String {
+    let mut text = String::new();
+    writeln!(text, "name = {}", quoted(plan.name())).unwrap();
+    writeln!(text, "version = {}", plan.version()).unwrap();
+    writeln!(text, "summary = {}", quoted(plan.summary())).unwrap();
+    if !plan.architectures().is_empty() {
+        let names = plan.architectures().iter().map(|name| quoted(name));
+        writeln!(text, "architectures = [{}]", joined(names)).unwrap();
+    }
+    for rule in plan.rules() {
+        render_rule(&mut text, rule, mutant);
+    }
+    let invariants = plan.invariants();
+    text += "[invariants]\n";
+    if let Some(slots) = invariants.slots {
+        writeln!(text, "slots = [{}, {}]", slots.first, slots.last).unwrap();
+    }
+    if let Some(count) = invariants.count {
+        writeln!(text, "count = {count}").unwrap();
+    }
+    text
+}
+
+fn render_rule(text: &mut String, rule: &Rule, mutant: Option<Mutant>) {
+    writeln!(text, "[[rule]]\nid = {}", quoted(rule.id())).unwrap();
+    writeln!(text, "tensor = {}", quoted(rule.pattern().text())).unwrap();
+    if !rule.ranges().is_empty() {
+        let ranges = rule.ranges().iter().map(|(capture, range)| {
+            let key = quoted(&capture.to_string());
+            format!("{key} = [{}, {}]", range.first, range.last)
+        });
+        writeln!(text, "ranges = {{ {} }}", joined(ranges)).unwrap();
+    }
+    if !rule.types().is_empty() {
+        let types = rule.types().iter().map(|ty| quoted(ty.name()));
+        writeln!(text, "types = [{}]", joined(types)).unwrap();
+    }
+    if !rule.dims().is_empty() {
+        let dims = rule.dims().iter().map(|dim| render_dim(*dim, mutant));
+        writeln!(text, "dims = [{}]", joined(dims)).unwrap();
+    }
+    if let Some(chooser) = rule.chosen_by() {
+        writeln!(text, "chosen_by = {}", quoted(chooser.word())).unwrap();
+    }
+    writeln!(text, "layout = {}", quoted(rule.layout().id())).unwrap();
+    if !rule.parameters().is_empty() {
+        let parameters = rule.parameters().iter();
+        let parameters = parameters.map(|(name, value)| format!("{name} = {value}"));
+        writeln!(text, "parameters = {{ {} }}", joined(parameters)).unwrap();
+    }
+    writeln!(text, "slot = {}", quoted(rule.slot().text())).unwrap();
+    writeln!(text, "otherwise = {}", quoted(rule.otherwise().word())).unwrap();
+    if let Some(template) = rule.template() {
+        writeln!(text, "expect = {}", quoted(template.text())).unwrap();
+    }
+    if let Some(count) = rule.count() {
+        writeln!(text, "count = {count}").unwrap();
+    }
+}
+
+fn render_dim(dim: DimRule, mutant: Option<Mutant>) -> String {
+    match dim {
+        DimRule::Exact(exact) => exact.to_string(),
+        DimRule::Within { min, max, multiple } => {
+            let forgets = mutant == Some(Mutant::ForgetsMultiple) && multiple > 8;
+            let multiple = if forgets { 1 } else { multiple };
+            match max {
+                u64::MAX => format!("{{ min = {min}, multiple = {multiple} }}"),
+                max => format!("{{ min = {min}, max = {max}, multiple = {multiple} }}"),
+            }
+        }
+    }
+}
+
+/// All of a plan but its bytes' digest.
+fn is_same(a: &Plan, b: &Plan) -> bool {
+    (a.name(), a.version(), a.summary()) == (b.name(), b.version(), b.summary())
+        && a.architectures() == b.architectures()
+        && a.rules() == b.rules()
+        && a.invariants() == b.invariants()
+}
+
+/// Selects of a small model and holds the answer to the plan.
+fn select(plan: &Plan) {
+    let container = small_model();
+    let packers = Packers::at(IsaLevel::Scalar).expect("because plain loops run everywhere");
+    let features = Features {
+        avx2: true,
+        avx512: true,
+    };
+    let packers = &packers;
+    let context = SelectContext { features, packers };
+    let tensors = container.tensors().count();
+    let selection = match plan.select(&container, &context) {
+        Ok(selection) => selection,
+        Err(SelectionError::Unfit(unfit)) => {
+            assert!(unfit.problem_count() > 0 && !unfit.shown().is_empty());
+            assert!(unfit.to_string().len() < 100_000);
+            return;
+        }
+        Err(SelectionError::Architecture { .. } | SelectionError::Nothing { .. }) => return,
+    };
+    let chosen = &selection.chosen;
+    assert!(!chosen.is_empty());
+    assert_eq!(chosen.len() + selection.left.len(), tensors);
+    assert!(chosen.windows(2).all(|pair| pair[0].slot < pair[1].slot));
+    assert!(chosen.iter().all(|one| one.slot <= limits::SLOT_MAX));
+    for one in chosen {
+        let rule = &plan.rules()[one.rule];
+        let (shard, tensor) = container.tensor(&one.name).expect("because it was chosen");
+        assert_eq!((one.shard, one.offset), (shard, tensor.offset));
+        assert!(rule.pattern().matched(&one.name).is_some());
+        assert!(rule.types().is_empty() || rule.types().contains(&tensor.ggml_type));
+        assert_eq!(one.admitted.source_bytes(), tensor.bytes);
+    }
+    let total = u64::try_from(chosen.len()).unwrap();
+    assert!(plan.invariants().count.is_none_or(|count| count == total));
+    if let Some(slots) = plan.invariants().slots {
+        assert_eq!((chosen[0].slot, slots.value_count()), (slots.first, total));
+        assert_eq!(chosen[chosen.len() - 1].slot, slots.last);
+    }
+    for (at, rule) in plan.rules().iter().enumerate() {
+        let taken = chosen.iter().filter(|one| one.rule == at).count();
+        assert!(
+            rule.count()
+                .is_none_or(|count| count == u64::try_from(taken).unwrap())
+        );
+        for expected in rule.expected() {
+            let found = chosen.iter().find(|one| one.name == expected.name);
+            let found = found.expect("because an expected tensor is chosen");
+            assert!(expected.slot.is_none_or(|slot| slot == found.slot));
+        }
+    }
+}
+
+/// Two layers and their surroundings, of no bytes to speak of.
+fn small_model() -> Container {
+    let mut tensors = Vec::new();
+    let mut add = |name: &str, ty: &str, dims: &[u64]| {
+        tensors.push(DraftTensor {
+            name: name.into(),
+            ggml_type: GgmlType::from_name(ty).expect("because the names are known"),
+            dims: dims.to_vec(),
+        });
+    };
+    add("token_embd.weight", "Q4_0", &[32, 16]);
+    for layer in 0..2 {
+        for (part, ty) in [
+            ("ffn_gate", "Q4_0"),
+            ("ffn_up", "Q4_0"),
+            ("ffn_down", "Q8_0"),
+        ] {
+            add(&format!("blk.{layer}.{part}.weight"), ty, &[32, 16]);
+        }
+        add(&format!("blk.{layer}.norm.weight"), "F32", &[8]);
+    }
+    let draft = Draft {
+        metadata: vec![Entry {
+            key: "general.architecture".into(),
+            value: Value::String("llama".into()),
+        }],
+        tensors,
+    };
+    let mut file = Vec::new();
+    draft.begin(&mut file).expect("because the draft is sound");
+    let bytes = draft.file_bytes().expect("because it is small");
+    file.resize(usize::try_from(bytes).unwrap(), 0);
+    let directory = TensorDirectory::parse(&file.as_slice());
+    Container::new(vec![directory.expect("because the writer is ours")]).unwrap()
+}
+
+fn joined(items: impl Iterator<Item = String>) -> String {
+    items.collect::<Vec<_>>().join(", ")
+}
+
+fn quoted(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => quoted.extend(['\\', c]),
+            c if c.is_control() => write!(quoted, "\\u{:04x}", u32::from(c)).unwrap(),
+            c => quoted.push(c),
+        }
+    }
+    quoted + "\""
+}

@@ -1,0 +1,330 @@
+//! Plans for any model: what they take, what they leave and why.
+
+use crate::plan_world::{Made, container, select, select_with, sharded};
+use packhouse_base::Blame;
+use packhouse_container::Container;
+use packhouse_prepare::plan::builtin::find;
+use packhouse_prepare::plan::{Left, Plan, SelectionError};
+use packhouse_store::manifest::{ManifestEntry, SetManifest};
+
+fn made(tensors: &[(&str, &'static str, &[u64])]) -> Vec<Made> {
+    let made = tensors.iter();
+    made.map(|(name, ty, dims)| ((*name).into(), *ty, dims.to_vec()))
+        .collect()
+}
+
+fn tensors() -> Vec<Made> {
+    made(&[
+        ("token_embd.weight", "Q4_0", &[64, 32]),
+        ("blk.0.norm.weight", "F32", &[64]),
+        ("blk.0.ffn_up.weight", "Q4_0", &[64, 32]),
+        ("blk.0.ffn_gate.weight", "Q4_0", &[64, 12]),
+        ("blk.0.ffn_down.weight", "Q6_K", &[256, 16]),
+        ("blk.0.ffn_up_exps.weight", "Q4_0", &[64, 16, 2]),
+        ("empty.weight", "Q4_0", &[64, 0]),
+    ])
+}
+
+fn built_in(name: &str) -> Plan {
+    find(name).expect("because it is built in").plan()
+}
+
+/// A plan of one or more rules, each given as its fields but layout and id.
+fn plan(rules: &[&str], invariants: &str) -> Plan {
+    let mut text = "name = \"x\"\nversion = 1\nsummary = \"s\"\n".to_owned();
+    for (at, rule) in rules.iter().enumerate() {
+        text += &format!("[[rule]]\nid = \"r{at}\"\nlayout = \"identity-v1\"\n{rule}\n");
+    }
+    text += &format!("[invariants]\n{invariants}\n");
+    Plan::parse(text.as_bytes(), "x").unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Slots with names of what is chosen, and names with reasons of what is left.
+fn told(plan: &Plan, container: &Container, is_new: bool) -> (Vec<String>, Vec<String>) {
+    let selection = select_with(plan, container, is_new).expect("because it fits");
+    let chosen = selection.chosen.iter();
+    let left = |left: &Left| match &left.misfit {
+        None => format!("{}: no rule", left.name),
+        Some((rule, misfit)) => format!("{} ({rule}): {misfit}", left.name),
+    };
+    (
+        chosen
+            .map(|one| format!("{} {}", one.slot, one.name))
+            .collect(),
+        selection.left.iter().map(left).collect(),
+    )
+}
+
+fn broken(plan: &Plan, tensors: &[Made]) -> Vec<String> {
+    let error = select(plan, &container(None, tensors)).expect_err("because it does not fit");
+    assert_eq!(error.blame(), Blame::Source);
+    let (headline, lines) = error.lines();
+    assert!(
+        headline.starts_with("the model does not fit plan x: "),
+        "{headline}"
+    );
+    assert!(error.to_string().starts_with(&headline));
+    lines
+}
+
+#[test]
+fn xe2_takes_each_q4_0_matrix_at_its_index() {
+    let (chosen, left) = told(&built_in("xe2-q4_0"), &container(None, &tensors()), true);
+    assert_eq!(chosen, ["0 token_embd.weight", "2 blk.0.ffn_up.weight"]);
+    let wanted = [
+        "blk.0.norm.weight (0): type F32, where Q4_0 is wanted",
+        "blk.0.ffn_gate.weight (0): 12 rows are no multiple of 16",
+        "blk.0.ffn_down.weight (0): type Q6_K, where Q4_0 is wanted",
+        "blk.0.ffn_up_exps.weight (0): q4_0-xe2-dpas-v2 is an order of one matrix, and dims \
+         [64, 16, 2] are a stack of them",
+        "empty.weight (0): it has no bytes",
+    ];
+    assert_eq!(left, wanted);
+}
+
+#[test]
+fn identity_takes_all_that_has_bytes() {
+    let (chosen, left) = told(&built_in("identity"), &container(None, &tensors()), true);
+    assert_eq!(chosen.len(), 6);
+    assert_eq!(left, ["empty.weight (0): it has no bytes"]);
+    let odd = made(&[
+        ("line\nbreak", "F32", &[1]),
+        ("\u{e9}", "F16", &[3, 5, 7, 2]),
+    ]);
+    assert_eq!(
+        told(&built_in("identity"), &container(None, &odd), true)
+            .0
+            .len(),
+        2
+    );
+}
+
+#[test]
+fn ggml_cpu_takes_what_a_stock_build_here_repacks() {
+    let plan = built_in("ggml-cpu");
+    let (chosen, left) = told(&plan, &container(Some("llama"), &tensors()), true);
+    let wanted = [
+        "0 token_embd.weight",
+        "2 blk.0.ffn_up.weight",
+        "5 blk.0.ffn_up_exps.weight",
+    ];
+    assert_eq!(chosen, wanted);
+    assert_eq!(left.len(), 4);
+    assert!(
+        left[0].ends_with("(0): type F32 has no packed order on x86-64"),
+        "{}",
+        left[0]
+    );
+    assert!(
+        left[1].ends_with("(0): 12 rows are no multiple of 8"),
+        "{}",
+        left[1]
+    );
+    let mut untied = tensors();
+    untied.push(("output.weight".into(), "Q4_0", vec![64, 32]));
+    let (chosen, left) = told(&plan, &container(Some("llama"), &untied), true);
+    assert_eq!(chosen[0], "2 blk.0.ffn_up.weight");
+    assert!(
+        left[0].starts_with("token_embd.weight (0): rows are looked up in it"),
+        "{}",
+        left[0]
+    );
+    let none = select_with(&plan, &container(Some("llama"), &tensors()), false);
+    let said = none.expect_err("because the CPU lacks AVX2").to_string();
+    let wanted = "plan ggml-cpu takes none of 7 tensors: token_embd.weight (repacked): packing \
+                  Q4_0 needs AVX2, which this CPU lacks";
+    assert_eq!(said, wanted);
+}
+
+/// What the plug-in writes has the directory's index as slot, shards in order: so has this.
+#[test]
+fn slots_count_through_the_shards() {
+    let whole = told(
+        &built_in("ggml-cpu"),
+        &container(Some("llama"), &tensors()),
+        true,
+    );
+    let parts = told(
+        &built_in("ggml-cpu"),
+        &sharded("llama", &tensors(), 1),
+        true,
+    );
+    assert_eq!(whole, parts);
+}
+
+#[test]
+fn the_first_rule_that_fits_takes_a_tensor() {
+    let rules = [
+        "tensor = 'blk.*'\ntypes = [\"Q6_K\"]\nslot = \"10 + index\"\notherwise = \"leave\"",
+        "tensor = 'blk.*weight'\nslot = \"20 + index\"\notherwise = \"leave\"",
+        "tensor = '.*'\ntypes = [\"Q6_K\", \"F16\"]\nslot = \"30\"\notherwise = \"leave\"",
+    ];
+    let (chosen, left) = told(&plan(&rules, ""), &container(None, &tensors()), true);
+    let wanted = [
+        "14 blk.0.ffn_down.weight",
+        "21 blk.0.norm.weight",
+        "22 blk.0.ffn_up.weight",
+        "23 blk.0.ffn_gate.weight",
+        "25 blk.0.ffn_up_exps.weight",
+    ];
+    assert_eq!(chosen, wanted);
+    let wanted = [
+        "token_embd.weight (2): type Q4_0, where Q6_K or F16 is wanted",
+        "empty.weight (2): type Q4_0, where Q6_K or F16 is wanted",
+    ];
+    assert_eq!(left, wanted);
+}
+
+#[test]
+fn patterns_match_whole_names_only() {
+    let rule = "tensor = 'blk\\.0\\.(ffn_up|norm)'\nslot = \"index\"\notherwise = \"leave\"";
+    let error = select(&plan(&[rule], ""), &container(None, &tensors()));
+    let said = error.expect_err("because names go on").to_string();
+    assert_eq!(said, "plan x takes none of 7 tensors: no rule names one");
+}
+
+#[test]
+fn dims_are_bounded_without_their_trailing_ones() {
+    let rule = |dims: &str| {
+        format!("tensor = '.*'\ndims = {dims}\nslot = \"index\"\notherwise = \"leave\"")
+    };
+    let taken = |dims: &str| {
+        let plan = plan(&[&rule(dims)], "");
+        let made = made(&[
+            ("a", "F32", &[64, 8]),
+            ("b", "F32", &[64, 12]),
+            ("c", "F32", &[64, 8, 1, 1]),
+            ("d", "F32", &[64, 8, 3]),
+            ("e", "F32", &[64, 1]),
+        ]);
+        match select(&plan, &container(None, &made)) {
+            Ok(selection) => selection
+                .chosen
+                .iter()
+                .map(|one| one.name.clone())
+                .collect(),
+            Err(SelectionError::Nothing { first, .. }) => {
+                first.expect("because the rule names all").to_string()
+            }
+            Err(error) => panic!("{error}"),
+        }
+    };
+    assert_eq!(taken("[64, 8]"), "ac");
+    assert_eq!(taken("[64]"), "e");
+    assert_eq!(taken("[{}, {}]"), "abc");
+    assert_eq!(taken("[{}, { multiple = 8 }, {}]"), "d");
+    assert_eq!(taken("[64, { min = 9 }]"), "b");
+    assert_eq!(taken("[64, { max = 9 }]"), "ac");
+    assert_eq!(
+        taken("[{ min = 65 }, { min = 9, max = 20, multiple = 3 }]"),
+        "a (r0): dims [64, 8], where [65 or more, 9 to 20 in steps of 3] is wanted"
+    );
+}
+
+#[test]
+fn captures_are_shortest_decimals() {
+    let rule = "tensor = '(?<layer>[^.]*)\\.(x)?(.*)'\nslot = \"layer\"\notherwise = \"refuse\"";
+    let refused = |name: &str| broken(&plan(&[rule], ""), &made(&[(name, "F32", &[1])]));
+    for text in ["007", "+1", "", "-1", "99999999999999999999", "1e3"] {
+        let wanted = format!(
+            "misfit: {text}.w (rule r0): layer is {text:?}, no decimal number in its shortest form"
+        );
+        assert_eq!(refused(&format!("{text}.w")), [wanted]);
+    }
+    let numbered = "tensor = '(?<layer>[^.]*)\\.(x)?(.*)'\nslot = \"$2\"\notherwise = \"refuse\"";
+    let said = broken(&plan(&[numbered], ""), &made(&[("0.w", "F32", &[1])]));
+    let wanted = "misfit: 0.w (rule r0): $2 is \"\", no decimal number in its shortest form";
+    assert_eq!(said, [wanted]);
+}
+
+#[test]
+fn formulas_without_a_slot_name_tensor_and_formula() {
+    let rule = |slot: &str| {
+        format!("tensor = '(?<n>[0-9]+)\\.w'\nslot = \"{slot}\"\notherwise = \"refuse\"")
+    };
+    let said =
+        |slot: &str, name: &str| broken(&plan(&[&rule(slot)], ""), &made(&[(name, "F32", &[1])]));
+    let cases = [
+        ("n - 8", "3.w", "the result is -5, and no slot is negative"),
+        (
+            "n * n",
+            "9223372036854775807.w",
+            "9223372036854775807 * 9223372036854775807 passes 64 bits",
+        ),
+        (
+            "n",
+            "9223372036854775808.w",
+            "n is 9223372036854775808, more than 9223372036854775807",
+        ),
+        (
+            "n + 1",
+            "4294967295.w",
+            "the result is 4294967296, and the highest slot is 4294967295",
+        ),
+    ];
+    for (slot, name, why) in cases {
+        let wanted = format!("no slot: {name} with {slot:?}: {why}");
+        assert_eq!(said(slot, name), [wanted]);
+    }
+}
+
+#[test]
+fn counts_slots_and_doubles_are_told_by_kind() {
+    let rule = "tensor = '([0-9]+)\\..*'\nslot = \"$1\"\notherwise = \"refuse\"\ncount = 2";
+    let made = made(&[
+        ("4.a", "F32", &[1]),
+        ("0.a", "F32", &[1]),
+        ("4.b", "F32", &[1]),
+        ("9.a", "F32", &[1]),
+    ]);
+    let said = broken(&plan(&[rule], "slots = [0, 5]"), &made);
+    let wanted = [
+        "missing: slot 1",
+        "missing: slot 2",
+        "missing: slot 3",
+        "missing: slot 5",
+        "doubled: slot 4 (4.a and 4.b)",
+        "outside: slot 9 (9.a); the slots are 0 to 5",
+        "count: rule r0 takes 4 tensors, and must take 2",
+    ];
+    assert_eq!(said, wanted);
+    let said = broken(&plan(&[rule], "count = 3"), &made);
+    let wanted = [
+        "doubled: slot 4 (4.a and 4.b)",
+        "count: rule r0 takes 4 tensors, and must take 2",
+        "total: the rules take 4 tensors, and must take 3",
+    ];
+    assert_eq!(said, wanted);
+}
+
+#[test]
+fn an_error_stays_short_whatever_the_model() {
+    let rule = "tensor = '.*'\ntypes = [\"F16\"]\nslot = \"index\"\notherwise = \"refuse\"";
+    let many: Vec<Made> = (0..20_000)
+        .map(|at| (format!("{at}{}", "\u{7}".repeat(57)), "F32", vec![1]))
+        .collect();
+    let plan = plan(&[rule], "slots = [0, 65535]");
+    let error = select(&plan, &container(None, &many)).expect_err("because nothing fits");
+    let text = error.to_string();
+    assert!(text.starts_with("the model does not fit plan x: 65536 problems: missing: slot 20000"));
+    assert!(text.contains("missing: and 45528 more; misfit: slot 0 ("));
+    assert!(text.ends_with("misfit: and 19992 more"));
+    assert!(text.len() < 4000, "{}", text.len());
+}
+
+/// A selection's slots are what a set's manifest takes: in order, each once.
+#[test]
+fn a_selection_makes_a_manifest() {
+    let plan = built_in("identity");
+    let selection = select(&plan, &container(None, &tensors())).expect("because it fits");
+    let digest = plan.digest();
+    let entries = selection.chosen.iter().map(|one| ManifestEntry {
+        slot: one.slot,
+        tensor: one.name.clone(),
+        pack: packhouse_base::digest::PackKey(digest),
+        object: packhouse_base::digest::ObjectDigest(digest),
+        length: one.admitted.payload_bytes(),
+    });
+    let manifest = SetManifest::new(plan.name().into(), digest, entries.collect());
+    assert_eq!(manifest.expect("because slots rise").entries().len(), 6);
+}
