@@ -7,3 +7,15 @@
 //!   first object is stored.
 //!
 //! Never: a link, a device, a path of the bundle's own choosing. Format: `docs/format/bundle.md`.
+
+mod contents;
+mod error;
+mod export;
+mod import;
+mod member;
+mod reader;
+
+pub use contents::{BUNDLE_FORMAT, Contents, ContentsError};
+pub use error::{BundleError, ExportError};
+pub use export::{BundleDraft, Exported};
+pub use import::{Imported, ObjectSink, Records, import, read};

@@ -6,5 +6,6 @@ pub mod model;
 pub mod plan;
 pub mod prepare;
 
+pub mod beside;
 pub mod bundle;
 pub mod foreign;

@@ -2,7 +2,7 @@
 //!
 //! - `json` is its canonical and its pretty JSON, `keys` its keys and table hashes, `index` its
 //!   runtime index: pure functions;
-//! - `manifest` reads and renders its records;
+//! - `records` renders its records, `parse` reads them;
 //! - `export` writes a set of the store in it, `import` reads one into the store.
 //!
 //! Invariants:
@@ -13,16 +13,24 @@
 //! Never: a hard link, a path that a foreign file names outside its grammar. Format:
 //! `docs/format/xe2-m6-v2.md`.
 
+mod export;
+mod import;
 mod index;
 mod json;
 mod keys;
+mod parse;
+mod records;
 
+pub use export::{ForeignExport, ForeignExportError, export};
+pub use import::{ForeignImport, ForeignImportError, import};
 pub use index::{INDEX_FORMAT, IndexRow, fnv1a_64, runtime_index};
 pub use json::{canon, canon_sha256, pretty};
 pub use keys::{
     PayloadRow, StatRow, TensorIdentity, payload_table_sha256, set_key, slot_of, stat_table_sha256,
     tensor_key,
 };
+pub use parse::{ForeignRecordError, parse_manifest, parse_tensor};
+pub use records::{ForeignSet, ForeignTensor, GgufSummary, Revision, SourceModel};
 
 /// The name of the payload order in manifests and indexes.
 pub const LAYOUT_NAME: &str = "q4_0-xe2-dpas-v2";

@@ -126,11 +126,9 @@ pub fn slot_of(tensor_name: &str) -> Option<u64> {
     let rest = tensor_name.strip_prefix("blk.")?;
     let (digits, rest) = rest.split_once('.')?;
     let family = rest.strip_suffix(".weight")?;
-    if digits.is_empty() || !digits.bytes().all(|digit| digit.is_ascii_digit()) {
-        return None;
-    }
     let layer: u64 = digits.parse().ok()?;
-    if layer > LAYER_MAX {
+    // One spelling of a layer, or two names would fill one slot.
+    if layer.to_string() != digits || layer > LAYER_MAX {
         return None;
     }
     match family {
@@ -167,6 +165,7 @@ mod tests {
             "blk.65.ffn_up.weight",
             "blk..ffn_up.weight",
             "blk.+1.ffn_up.weight",
+            "blk.01.ffn_up.weight",
             "blk.1.ffn_up.weight2",
             "xblk.1.ffn_up.weight",
             "blk.1.ffn_up_exps.weight",

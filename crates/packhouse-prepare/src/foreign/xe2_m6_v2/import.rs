@@ -1,0 +1,607 @@
+//! Reading the other side's directory into the store.
+//!
+//! Invariants:
+//! - every file is opened by descriptor below the directory, and no symlink is followed;
+//! - all records and lengths are read before the first payload, and room is reserved;
+//! - a payload is stored after it hashes to the recorded digest and its inverse transform hashes to
+//!   the recorded source tensor's; both are of the bytes in memory that are then published;
+//! - packs get our keys and our packer's fingerprint; they and the set come after all objects.
+//!
+//! Never: believes a receipt, a key or a path that the directory holds.
+
+use super::keys::slot_of;
+use super::parse::{ForeignRecordError, parse_manifest, parse_tensor};
+use super::records::{
+    ForeignSet, ForeignTensor, INDEX_NAME, MANIFEST_NAME, Revision, TENSORS_NAME,
+};
+use crate::plan::{DimRule, Plan, builtin};
+use packhouse_base::Blame;
+use packhouse_base::digest::{Digest, ObjectDigest, SetKey, TensorDigest};
+use packhouse_base::ggml_type::GgmlType;
+use packhouse_base::identity::PackIdentity;
+use packhouse_layout::{Admitted, Layout, Refusal};
+use packhouse_pack::{NoKernel, Packers};
+use packhouse_store::container_record::{
+    Admission, ContainerFile, ContainerRecord, ContainerRecordError,
+};
+use packhouse_store::manifest::{ManifestEntry, ManifestError, SetManifest};
+use packhouse_store::object::{ObjectTrust, PendingReceipt};
+use packhouse_store::pack::PublishPackError;
+use packhouse_store::publish::{PublishError, PublishOptions, SmallOutcome};
+use packhouse_store::record::{PackRecord, SampleGeometry};
+use packhouse_store::reserve::{Reservation, RoomError};
+use packhouse_store::root::Store;
+use packhouse_store::set::{SetError, SetOutcome};
+use packhouse_sys::fs::{Dir, File, FsError, FsErrorKind};
+use packhouse_sys::stat::FileKind;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+/// What an import brought.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ForeignImport {
+    /// The set.
+    pub set: SetKey,
+    /// Its key over there.
+    pub foreign_key: Digest,
+    /// The plan that it is filed under.
+    pub plan: String,
+    /// How it came to be there.
+    pub outcome: SetOutcome,
+    /// Tensors.
+    pub tensor_count: u64,
+    /// Objects that the store lacked.
+    pub new_object_count: u64,
+    /// Their bytes.
+    pub new_bytes: u64,
+    /// Objects that it had.
+    pub reused_object_count: u64,
+    /// Their bytes.
+    pub reused_bytes: u64,
+    /// Pack records that the store lacked.
+    pub new_pack_count: u64,
+    /// Receipts recorded for this user.
+    pub receipt_count: u64,
+}
+
+/// Why a directory was not imported.
+#[derive(Debug, thiserror::Error)]
+pub enum ForeignImportError {
+    /// A file of it is missing.
+    #[error("{} is missing", path.display())]
+    Missing {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Something else than a regular file, or than a folder.
+    #[error("{} is not a {expected}; links are not followed", path.display())]
+    Kind {
+        /// The path.
+        path: PathBuf,
+        /// What it must be.
+        expected: &'static str,
+    },
+    /// A record is longer than any.
+    #[error("{} has {actual} bytes, at most {limit} are read", path.display())]
+    TooLong {
+        /// The file.
+        path: PathBuf,
+        /// The most.
+        limit: u64,
+        /// Its length.
+        actual: u64,
+    },
+    /// A record is wrong.
+    #[error(transparent)]
+    Record(#[from] ForeignRecordError),
+    /// The directory has another name than its set's key.
+    #[error("the folder is named {name:?}, its set has key {key}")]
+    Name {
+        /// The folder's name.
+        name: String,
+        /// The key derived from its manifest.
+        key: Digest,
+    },
+    /// The runtime index is not the one of the manifest.
+    #[error("{INDEX_NAME}: line {line}: expected {expected:?}, found {actual:?}")]
+    Index {
+        /// The first line that differs, from 1.
+        line: usize,
+        /// What the manifest gives.
+        expected: String,
+        /// What the file has.
+        actual: String,
+    },
+    /// A set of nothing.
+    #[error("manifest.json: tensors: empty")]
+    Empty,
+    /// A tensor that the layout does not take.
+    #[error("{tensor}: {source}")]
+    Layout {
+        /// The tensor.
+        tensor: String,
+        /// Why.
+        source: Refusal,
+    },
+    /// No packer for the layout on this CPU.
+    #[error(transparent)]
+    NoKernel(#[from] NoKernel),
+    /// A payload of another length.
+    #[error("{tensor}: {} has {actual} bytes, expected {expected}", path.display())]
+    Length {
+        /// The tensor.
+        tensor: String,
+        /// The payload.
+        path: PathBuf,
+        /// The length of its shape.
+        expected: u64,
+        /// Its length.
+        actual: u64,
+    },
+    /// A payload whose bytes are not the recorded ones.
+    #[error("{tensor}: {} hashes to {actual}, recorded is {expected}", path.display())]
+    Payload {
+        /// The tensor.
+        tensor: String,
+        /// The payload.
+        path: PathBuf,
+        /// The digest recorded.
+        expected: Digest,
+        /// The digest of its bytes.
+        actual: Digest,
+    },
+    /// A payload that was not made of the recorded source tensor by this layout.
+    #[error(
+        "{tensor}: {} unpacked hashes to {actual}, the source tensor is recorded as {expected}",
+        path.display()
+    )]
+    Source {
+        /// The tensor.
+        tensor: String,
+        /// The payload.
+        path: PathBuf,
+        /// The source tensor's digest recorded.
+        expected: Digest,
+        /// The digest of the payload's inverse transform.
+        actual: Digest,
+    },
+    /// There is no room for its objects.
+    #[error("{wanted_bytes} bytes are new to this store: {source}")]
+    Room {
+        /// Bytes of the objects that the store lacks.
+        wanted_bytes: u64,
+        /// Why there is no room.
+        source: Box<RoomError>,
+    },
+    /// An object could not be published.
+    #[error(transparent)]
+    Publish(#[from] PublishError),
+    /// A pack could not be published.
+    #[error(transparent)]
+    PublishPack(#[from] Box<PublishPackError>),
+    /// The set is none that can be filed.
+    #[error(transparent)]
+    Manifest(#[from] ManifestError),
+    /// No container record can be made of the recorded model.
+    #[error(transparent)]
+    Container(#[from] ContainerRecordError),
+    /// The set could not be published.
+    #[error(transparent)]
+    PublishSet(#[from] Box<SetError>),
+    /// The system said no.
+    #[error(transparent)]
+    Fs(FsError),
+}
+
+/// Reads a directory of the other side, `dir` named `name`, into a store; `progress` is told
+/// payload bytes so far and in all.
+pub fn import(
+    store: &Store,
+    packers: &Packers,
+    (dir, name): (&Dir, &str),
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<ForeignImport, ForeignImportError> {
+    let set = read_records(dir, name)?;
+    let tensors = open(dir, TENSORS_NAME)?;
+    let mut payloads = Vec::with_capacity(set.tensors.len());
+    for tensor in &set.tensors {
+        payloads.push(Payload::open(&tensors, tensor)?);
+    }
+    let mut objects = Objects::reserve(store, &set)?;
+    let total_bytes = set.payload_bytes();
+    let (mut packs, mut done_bytes) = (Vec::new(), 0);
+    for payload in &payloads {
+        packs.push(objects.take(packers, payload)?);
+        done_bytes += payload.tensor.payload_bytes;
+        progress(done_bytes, total_bytes);
+    }
+    file_set(store, &set, &packs, objects)
+}
+
+/// Reads and proves everything but payloads.
+fn read_records(dir: &Dir, name: &str) -> Result<ForeignSet, ForeignImportError> {
+    let set = parse_manifest(&read(dir, MANIFEST_NAME, MANIFEST_BYTES_MAX)?)?;
+    if set.tensors.is_empty() {
+        return Err(ForeignImportError::Empty);
+    }
+    let key = set.key();
+    if key.to_string() != name {
+        return Err(ForeignImportError::Name {
+            name: name.chars().take(80).collect(),
+            key,
+        });
+    }
+    if set.revision == Revision::Three {
+        same_index(&set.index(), &read(dir, INDEX_NAME, MANIFEST_BYTES_MAX)?)?;
+    }
+    let tensors = open(dir, TENSORS_NAME)?;
+    for tensor in &set.tensors {
+        let name = format!("{}.json", tensor.key());
+        parse_tensor(tensor, &read(&tensors, &name, TENSOR_BYTES_MAX)?)?;
+    }
+    Ok(set)
+}
+
+fn same_index(expected: &[u8], actual: &[u8]) -> Result<(), ForeignImportError> {
+    if expected == actual {
+        return Ok(());
+    }
+    let mut ours = expected.split(|byte| *byte == b'\n');
+    let mut theirs = actual.split(|byte| *byte == b'\n');
+    let text = |line: Option<&[u8]>| {
+        let text = String::from_utf8_lossy(line.unwrap_or_default()).into_owned();
+        text.chars().take(200).collect::<String>()
+    };
+    let mut line = 1;
+    loop {
+        let (expected, actual) = (ours.next(), theirs.next());
+        if expected != actual || expected.is_none() {
+            return Err(ForeignImportError::Index {
+                line,
+                expected: text(expected),
+                actual: text(actual),
+            });
+        }
+        line += 1;
+    }
+}
+
+/// A payload file that is open and has the right length.
+struct Payload<'t> {
+    tensor: &'t ForeignTensor,
+    admitted: Admitted,
+    file: File,
+}
+
+impl<'t> Payload<'t> {
+    fn open(tensors: &Dir, tensor: &'t ForeignTensor) -> Result<Self, ForeignImportError> {
+        let name = || tensor.identity.tensor_name.clone();
+        let q4_0 = GgmlType::from_name("Q4_0").expect("because the type table has it");
+        let admitted = Layout::Q4_0Xe2DpasV2
+            .admit(q4_0, &tensor.identity.tensor_shape, &BTreeMap::new())
+            .map_err(|source| ForeignImportError::Layout {
+                tensor: name(),
+                source,
+            })?;
+        let file = tensors
+            .open_file(format!("{}.bin", tensor.key()))
+            .map_err(|error| refuse(error, "regular file"))?;
+        let stat = file.stat().map_err(ForeignImportError::Fs)?;
+        let path = file.path().to_owned();
+        if stat.kind != FileKind::Regular {
+            return Err(ForeignImportError::Kind {
+                path,
+                expected: "regular file",
+            });
+        }
+        if stat.size != admitted.payload_bytes() {
+            return Err(ForeignImportError::Length {
+                tensor: name(),
+                path,
+                expected: admitted.payload_bytes(),
+                actual: stat.size,
+            });
+        }
+        Ok(Self {
+            tensor,
+            admitted,
+            file,
+        })
+    }
+
+    /// Reads the payload and proves it: its own hash, and its source's.
+    fn prove(&self, packers: &Packers) -> Result<Vec<u8>, ForeignImportError> {
+        let kernel = packers.kernel(&self.admitted)?;
+        let mut bytes = vec![0; length(self.admitted.payload_bytes())];
+        let filled = self.file.read_full_at(0, &mut bytes);
+        let filled = filled.map_err(ForeignImportError::Fs)?;
+        let tensor = self.tensor.identity.tensor_name.clone();
+        let path = self.file.path().to_owned();
+        let (expected, actual) = (self.tensor.payload_sha256, Digest::of(&bytes[..filled]));
+        if expected != actual {
+            return Err(ForeignImportError::Payload {
+                tensor,
+                path,
+                expected,
+                actual,
+            });
+        }
+        let mut source = vec![0; length(self.admitted.source_bytes())];
+        kernel.unpack(&bytes, &mut source);
+        let (expected, actual) = (self.tensor.source_sha256, Digest::of(&source));
+        if expected != actual {
+            return Err(ForeignImportError::Source {
+                tensor,
+                path,
+                expected,
+                actual,
+            });
+        }
+        Ok(bytes)
+    }
+
+    fn record(&self, packers: &Packers) -> Result<PackRecord, ForeignImportError> {
+        let (admitted, geometry) = (&self.admitted, self.admitted.geometry());
+        Ok(PackRecord {
+            identity: PackIdentity {
+                layout: admitted.layout().id().to_owned(),
+                layout_version: admitted.layout().version(),
+                parameters: admitted.parameters().clone(),
+                fingerprint: packers.fingerprint(admitted)?,
+                type_id: admitted.ty().id(),
+                dims: admitted.dims().to_vec(),
+                source: TensorDigest(self.tensor.source_sha256),
+            },
+            object: ObjectDigest(self.tensor.payload_sha256),
+            length: admitted.payload_bytes(),
+            sample: SampleGeometry {
+                unit_rows: geometry.unit_rows,
+                row_bytes: geometry.row_bytes,
+                row_count: geometry.row_count,
+            },
+        })
+    }
+}
+
+/// Objects on their way into the store.
+struct Objects<'s> {
+    store: &'s Store,
+    room: Reservation,
+    present: BTreeSet<ObjectDigest>,
+    pending: Vec<PendingReceipt>,
+    new: (u64, u64),
+    reused: (u64, u64),
+}
+
+impl<'s> Objects<'s> {
+    fn reserve(store: &'s Store, set: &ForeignSet) -> Result<Self, ForeignImportError> {
+        let mut pending = Vec::new();
+        let (mut present, mut wanted) = (BTreeSet::new(), BTreeMap::new());
+        for tensor in &set.tensors {
+            let object = ObjectDigest(tensor.payload_sha256);
+            match store.object(&object, tensor.payload_bytes, ObjectTrust::Receipt) {
+                Ok(found) => {
+                    pending.extend(found.pending_receipt());
+                    present.insert(object);
+                }
+                Err(_) => {
+                    wanted.insert(object, tensor.payload_bytes);
+                }
+            }
+        }
+        let wanted_bytes = wanted.values().sum();
+        let room = store.reserve(wanted_bytes, ROOM_WAIT_NS);
+        let room = room.map_err(|source| ForeignImportError::Room {
+            wanted_bytes,
+            source: Box::new(source),
+        })?;
+        Ok(Self {
+            store,
+            room,
+            present,
+            pending,
+            new: (0, 0),
+            reused: (0, 0),
+        })
+    }
+
+    /// Proves a payload and stores it where the store lacks it.
+    fn take(
+        &mut self,
+        packers: &Packers,
+        payload: &Payload<'_>,
+    ) -> Result<PackRecord, ForeignImportError> {
+        let bytes = payload.prove(packers)?;
+        let record = payload.record(packers)?;
+        if self.present.insert(record.object) {
+            let options = PublishOptions { drop_cache: true };
+            let object = self.store.publish(&self.room, &bytes, options, &|| false)?;
+            self.pending.extend(object.pending_receipt());
+            self.new = (self.new.0 + 1, self.new.1 + record.length);
+        } else {
+            self.reused = (self.reused.0 + 1, self.reused.1 + record.length);
+        }
+        Ok(record)
+    }
+}
+
+/// Publishes packs, then the set, under the plan that it fits.
+fn file_set(
+    store: &Store,
+    foreign: &ForeignSet,
+    packs: &[PackRecord],
+    objects: Objects<'_>,
+) -> Result<ForeignImport, ForeignImportError> {
+    let mut new_pack_count = 0;
+    for record in packs {
+        match store.publish_pack(record).map_err(Box::new)? {
+            SmallOutcome::Created => new_pack_count += 1,
+            SmallOutcome::Equal => {}
+        }
+    }
+    let entries = foreign
+        .tensors
+        .iter()
+        .zip(packs)
+        .filter_map(|(tensor, pack)| {
+            Some(ManifestEntry {
+                slot: slot_of(&tensor.identity.tensor_name)?,
+                tensor: tensor.identity.tensor_name.clone(),
+                pack: pack.key(),
+                object: pack.object,
+                length: pack.length,
+            })
+        });
+    let (plan, plan_digest) = plan_of(foreign);
+    let manifest = SetManifest::new(plan.clone(), plan_digest, entries.collect())?;
+    let set = manifest.key();
+    let outcome = store
+        .publish_set(&manifest, &container(foreign)?)
+        .map_err(Box::new)?;
+    if let Ok(log) = store.use_log() {
+        // A set that was there long ago is in use again; without the note gc goes by its age.
+        let _ = log.note_set(set, None, store.clock().wall_ns());
+    }
+    Ok(ForeignImport {
+        set,
+        foreign_key: foreign.key(),
+        plan,
+        outcome,
+        tensor_count: foreign.tensors.len() as u64,
+        new_object_count: objects.new.0,
+        new_bytes: objects.new.1,
+        reused_object_count: objects.reused.0,
+        reused_bytes: objects.reused.1,
+        new_pack_count,
+        receipt_count: store.settle(&objects.pending).recorded_count,
+    })
+}
+
+/// The model as the directory records it; nobody here hashed it.
+fn container(foreign: &ForeignSet) -> Result<ContainerRecord, ContainerRecordError> {
+    let last = foreign.model.path.rsplit('/').next().unwrap_or_default();
+    let name = match last {
+        "" | "." | ".." => "model.gguf",
+        plain => plain,
+    };
+    let file = ContainerFile {
+        name: name.replace('\0', "_"),
+        size: foreign.model.size_bytes,
+        digest: Some(foreign.model.sha256),
+    };
+    ContainerRecord::new(vec![file], Admission::Skipped)
+}
+
+/// The built-in plan whose tensors these are, all and no other, else the plan of the format.
+fn plan_of(foreign: &ForeignSet) -> (String, Digest) {
+    if let Some(builtin) = builtin::find(BUILTIN_PLAN) {
+        let plan = builtin.plan();
+        if fits(&plan, foreign) {
+            return (plan.name().to_owned(), plan.digest());
+        }
+    }
+    (FORMAT_PLAN.to_owned(), Digest::of(b"xe2-m6-v2\n"))
+}
+
+fn fits(plan: &Plan, foreign: &ForeignSet) -> bool {
+    let mut expected = BTreeMap::new();
+    for rule in plan.rules() {
+        for tensor in rule.expected() {
+            expected.insert(&tensor.name, (tensor.slot, rule.dims()));
+        }
+    }
+    expected.len() == foreign.tensors.len()
+        && foreign.tensors.iter().all(|tensor| {
+            let identity = &tensor.identity;
+            let wanted = expected.get(&identity.tensor_name);
+            wanted.is_some_and(|(slot, dims)| {
+                *slot == slot_of(&identity.tensor_name) && has_dims(dims, &identity.tensor_shape)
+            })
+        })
+}
+
+fn has_dims(rules: &[DimRule], dims: &[u64]) -> bool {
+    rules.len() == dims.len()
+        && rules.iter().zip(dims).all(|(rule, dim)| match *rule {
+            DimRule::Exact(exact) => exact == *dim,
+            DimRule::Within { min, max, multiple } => {
+                (min..=max).contains(dim) && dim.is_multiple_of(multiple)
+            }
+        })
+}
+
+impl ForeignImportError {
+    /// Says whose side the failure is on.
+    pub fn blame(&self) -> Blame {
+        match self {
+            Self::Missing { .. }
+            | Self::Kind { .. }
+            | Self::TooLong { .. }
+            | Self::Name { .. }
+            | Self::Index { .. }
+            | Self::Empty
+            | Self::Layout { .. }
+            | Self::Length { .. }
+            | Self::Payload { .. }
+            | Self::Source { .. }
+            | Self::Manifest(_)
+            | Self::Container(_) => Blame::Source,
+            Self::Record(error) => error.blame(),
+            Self::NoKernel(error) => error.blame(),
+            Self::Room { source, .. } => source.blame(),
+            Self::Publish(error) => error.blame(),
+            Self::PublishPack(error) => error.blame(),
+            Self::PublishSet(error) => error.blame(),
+            Self::Fs(error) => error.blame(),
+        }
+    }
+}
+
+const BUILTIN_PLAN: &str = "qwen27-xe2-m6";
+const FORMAT_PLAN: &str = "xe2-m6-v2";
+const MANIFEST_BYTES_MAX: u64 = 64 << 20;
+const TENSOR_BYTES_MAX: u64 = 1 << 20;
+const ROOM_WAIT_NS: u64 = 10_000_000_000;
+
+fn open(dir: &Dir, name: &str) -> Result<Dir, ForeignImportError> {
+    dir.open_dir(name).map_err(|error| refuse(error, "folder"))
+}
+
+fn read(dir: &Dir, name: &str, limit: u64) -> Result<Vec<u8>, ForeignImportError> {
+    let file = dir
+        .open_file(name)
+        .map_err(|error| refuse(error, "regular file"))?;
+    let stat = file.stat().map_err(ForeignImportError::Fs)?;
+    let path = file.path().to_owned();
+    if stat.kind != FileKind::Regular {
+        return Err(ForeignImportError::Kind {
+            path,
+            expected: "regular file",
+        });
+    }
+    if stat.size > limit {
+        return Err(ForeignImportError::TooLong {
+            path,
+            limit,
+            actual: stat.size,
+        });
+    }
+    file.read_small(limit).map_err(ForeignImportError::Fs)
+}
+
+fn refuse(error: FsError, expected: &'static str) -> ForeignImportError {
+    match error.kind {
+        FsErrorKind::NotFound => ForeignImportError::Missing { path: error.path },
+        FsErrorKind::Symlink | FsErrorKind::NotDirectory | FsErrorKind::IsDirectory => {
+            ForeignImportError::Kind {
+                path: error.path,
+                expected,
+            }
+        }
+        _ => ForeignImportError::Fs(error),
+    }
+}
+
+fn length(bytes: u64) -> usize {
+    usize::try_from(bytes).expect("because the file of this length was opened on this host")
+}
