@@ -19,6 +19,7 @@
 #![forbid(unsafe_code)]
 
 pub mod container_record;
+mod deep;
 pub mod doctor;
 pub mod fields;
 pub mod folders;
@@ -26,6 +27,7 @@ pub mod gc;
 mod gc_lock;
 pub mod gc_plan;
 mod gc_sweep;
+mod hash_many;
 mod holders;
 mod inventory;
 pub mod ledger;

@@ -236,19 +236,32 @@ impl Store {
             ObjectTrust::Receipt => HowVerified::Reverified,
         };
         let before_ns = self.clock.wall_ns();
-        let actual = hash(&object.file, length).map_err(|error| refusal(digest, error))?;
+        let actual = hash(&object.file, length);
+        self.conclude(object, how, before_ns, actual)
+    }
+
+    /// Takes an object as verified when its bytes hashed to its name, from `before_ns` on. A damaged
+    /// one goes to quarantine.
+    pub(crate) fn conclude(
+        &self,
+        object: VerifiedObject,
+        how: HowVerified,
+        before_ns: i64,
+        actual: Result<Digest, FsError>,
+    ) -> Result<VerifiedObject, ObjectRefusal> {
+        let digest = object.digest;
+        let actual = actual.map_err(|error| refusal(&digest, error))?;
         object.unchanged()?;
         if actual != digest.0 {
             return Err(ObjectRefusal::Corrupt {
-                digest: *digest,
+                digest,
                 path: object.file.path().to_owned(),
                 actual,
                 moved: self.quarantine_object(&object),
             });
         }
-        object.how = how;
         self.record_now(&object, before_ns);
-        Ok(object)
+        Ok(VerifiedObject { how, ..object })
     }
 
     /// Opens an object of a known length without proving its bytes.

@@ -9,10 +9,11 @@
 //!
 //! Never: repairs.
 
-use crate::object::{ObjectRefusal, ObjectTrust};
+use crate::object::ObjectRefusal;
 use crate::root::Store;
 use crate::small::SmallRefusal;
 use packhouse_base::digest::ObjectDigest;
+use std::num::NonZeroUsize;
 
 /// What a scrub did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -39,11 +40,11 @@ pub struct ScrubReport {
 
 impl Store {
     /// Hashes objects, oldest first, until the next one would pass `budget_bytes`. `progress` is
-    /// told the bytes of each object as it is hashed. Errors when the store can't be listed.
+    /// told bytes as they are hashed. Errors when the store can't be listed.
     pub fn scrub(
         &self,
         budget_bytes: u64,
-        progress: &dyn Fn(u64),
+        progress: &(dyn Fn(u64) + Sync),
     ) -> Result<ScrubReport, SmallRefusal> {
         let mut report = ScrubReport {
             remembered: self.state().is_ok(),
@@ -57,22 +58,28 @@ impl Store {
             .collect();
         queue.sort();
         report.object_count = queue.len() as u64;
+        let mut wanted = Vec::new();
+        let mut wanted_bytes: u64 = 0;
         let mut left = queue.into_iter().peekable();
         while let Some((_, digest, length)) = left.next_if(|(_, _, length)| {
-            report.hashed_count == 0 || report.hashed_bytes.saturating_add(*length) <= budget_bytes
+            wanted.is_empty() || wanted_bytes.saturating_add(*length) <= budget_bytes
         }) {
-            match self.object(&digest, length, ObjectTrust::Deep) {
-                Ok(_) => {}
+            wanted.push((digest, length));
+            wanted_bytes = wanted_bytes.saturating_add(length);
+        }
+        let refusals = self.hash_objects(&wanted, NonZeroUsize::MIN, progress);
+        for ((digest, length), refusal) in wanted.into_iter().zip(refusals) {
+            match refusal {
+                None => {}
                 // Removed since it was listed: a gc ran.
-                Err(ObjectRefusal::Missing { .. }) => continue,
-                Err(refusal) => {
+                Some(ObjectRefusal::Missing { .. }) => continue,
+                Some(refusal) => {
                     self.forget_receipt(digest);
                     report.refused.push(refusal);
                 }
             }
             report.hashed_count += 1;
             report.hashed_bytes = report.hashed_bytes.saturating_add(length);
-            progress(length);
         }
         report.oldest_left_ns = left.peek().and_then(|(time_ns, _, _)| *time_ns);
         for (_, _, length) in left {

@@ -10,7 +10,7 @@
 //! publish can take their names.
 
 use crate::manifest::{IndexError, ManifestEntry, SetManifest};
-use crate::object::{ObjectRefusal, ObjectTrust};
+use crate::object::ObjectRefusal;
 use crate::pack::PackRefusal;
 use crate::root::Store;
 use crate::set::{ContainerRefusal, SetMiss};
@@ -19,8 +19,6 @@ use packhouse_base::Blame;
 use packhouse_base::digest::{ObjectDigest, PackKey, SetKey};
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// How much is verified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +27,7 @@ pub enum Depth {
     Shallow,
     /// The objects' bytes too.
     Deep {
-        /// Objects hashed at once.
+        /// Cores that hash; each takes several objects at once.
         threads: NonZeroUsize,
     },
 }
@@ -177,7 +175,7 @@ impl TensorProblem {
 }
 
 impl Store {
-    /// Verifies a set. `progress` is told the bytes of each object as it is hashed.
+    /// Verifies a set. `progress` is told bytes as they are hashed.
     pub fn verify_set(
         &self,
         set: SetKey,
@@ -285,24 +283,8 @@ impl Store {
             Depth::Deep { threads } => threads,
         };
         let wanted: Vec<_> = wanted.into_iter().collect();
-        let next = AtomicUsize::new(0);
-        let results = Mutex::new(BTreeMap::new());
-        std::thread::scope(|scope| {
-            for _ in 0..threads.get().min(wanted.len()) {
-                scope.spawn(|| {
-                    while let Some((digest, length)) =
-                        wanted.get(next.fetch_add(1, Ordering::Relaxed))
-                    {
-                        let refusal = self.object(digest, *length, ObjectTrust::Deep).err();
-                        progress(*length);
-                        crate::lock_mutex(&results).insert((*digest, *length), refusal);
-                    }
-                });
-            }
-        });
-        results
-            .into_inner()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
+        let refusals = self.hash_objects(&wanted, threads, progress);
+        wanted.into_iter().zip(refusals).collect()
     }
 
     /// The content names of what lies in quarantine. A folder that can't be listed has none: then
