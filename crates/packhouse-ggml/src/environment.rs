@@ -4,6 +4,8 @@
 //! `Environment`, so that tests give their own.
 
 use packhouse_loader::{Level, Settings, Trust};
+use packhouse_sys::fs::Fs as _;
+use packhouse_sys::real::RealFs;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
@@ -79,6 +81,7 @@ impl Environment {
             read_only: self.flag("PACKHOUSE_READONLY"),
             trust: self.trust(&mut complaints),
             bytes_max: self.bytes_max(&mut complaints),
+            stage: self.stage_root(&mut complaints),
         };
         Ok(Configuration {
             settings,
@@ -141,6 +144,21 @@ impl Environment {
         let state = || Some(self.path("XDG_STATE_HOME")?.join("packhouse"));
         let home = || Some(self.path("HOME")?.join(".local/state/packhouse"));
         state().or_else(home)
+    }
+
+    /// The folder of stages; the empty word looks for none.
+    fn stage_root(&self, complaints: &mut Vec<String>) -> Option<PathBuf> {
+        let Some(value) = self.variables.get(OsStr::new("PACKHOUSE_STAGE")) else {
+            return Some(packhouse_loader::default_stage_root(RealFs.effective_uid()));
+        };
+        let path = self.path("PACKHOUSE_STAGE");
+        if path.is_none() && !value.is_empty() {
+            complaints.push(format!(
+                "PACKHOUSE_STAGE is {:?}, not an absolute path; no stage is looked for",
+                value.to_string_lossy()
+            ));
+        }
+        path
     }
 
     /// The word that turned repacking off, if one did. The command line wins over the environment,
@@ -302,6 +320,11 @@ mod tests {
             ("XDG_CACHE_HOME", "/c"),
         ]);
         assert_eq!(own.root, Some("/p".into()));
+        let user = RealFs.effective_uid();
+        assert_eq!(own.stage, Some(format!("/dev/shm/packhouse-{user}").into()));
+        let stage = settings(&[("PACKHOUSE_STAGE", "/r")]).stage;
+        assert_eq!(stage, Some("/r".into()));
+        assert_eq!(settings(&[("PACKHOUSE_STAGE", "")]).stage, None);
         let none = settings(&[("HOME", "")]);
         assert_eq!((none.root, none.state), (None, None));
     }
@@ -311,13 +334,15 @@ mod tests {
         let variables = [
             ("PACKHOUSE_TRUST", "most"),
             ("PACKHOUSE_MAX_BYTES", "5G"),
+            ("PACKHOUSE_STAGE", "beside"),
             ("PACKHOUSE_LOG", "loud"),
         ];
         let configuration = environment(&variables, &[]).configure();
         let configuration = configuration.expect("because nothing turns it off");
         assert_eq!(configuration.settings.trust, Trust::Deep);
         assert_eq!(configuration.settings.bytes_max, Some(0));
-        assert_eq!(configuration.complaints.len(), 3);
+        assert_eq!(configuration.settings.stage, None);
+        assert_eq!(configuration.complaints.len(), 4);
         assert!(
             configuration
                 .complaints

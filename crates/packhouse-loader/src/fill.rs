@@ -59,6 +59,8 @@ pub(crate) struct SetPart {
     pack: PackKey,
     object: ObjectDigest,
     length: u64,
+    /// Mapped from a stage, so that the store may not have it.
+    staged: bool,
 }
 
 /// What a load leaves to the background.
@@ -133,8 +135,8 @@ impl SetPart {
     pub(crate) fn new(
         located: Option<&Located>,
         pack: PackKey,
-        object: ObjectDigest,
-        length: u64,
+        (object, length): (ObjectDigest, u64),
+        staged: bool,
     ) -> Self {
         let place = located.map(|located| (located.file.clone(), located.range));
         Self {
@@ -142,6 +144,7 @@ impl SetPart {
             pack,
             object,
             length,
+            staged,
         }
     }
 }
@@ -426,6 +429,11 @@ impl FillPlan {
             && store
                 .read_container_records(set)
                 .is_ok_and(|found| found.records.contains(&container));
+        let of_no_store = |part: &SetPart| part.staged && store.lookup_pack(&part.pack).is_err();
+        if !known && self.parts.iter().any(of_no_store) {
+            // The stage is of another store; this one has nothing to name.
+            return;
+        }
         if !known && let Err(error) = store.publish_set(&manifest, &container) {
             return stored.complain(format!("set: {error}"));
         }
@@ -569,6 +577,7 @@ impl PendingPack {
             pack,
             object,
             length,
+            staged: false,
         }
     }
 }

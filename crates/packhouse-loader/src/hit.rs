@@ -13,16 +13,17 @@ use packhouse_store::object::{
     HowVerified, ObjectRefusal, ObjectTrust, UnverifiedObject, VerifiedObject,
 };
 use packhouse_store::pack::PackRefusal;
-use packhouse_store::record::PackRecord;
 use packhouse_store::root::Store;
 use packhouse_sys::fs::File;
 use packhouse_sys::source_map;
 use packhouse_sys::stat::FsTrust;
 
-/// A pack of the store that belongs to a request, with its object.
+/// A pack of the store, or of a stage, that belongs to a request, with its object.
 pub(crate) struct Candidate {
-    pub(crate) record: PackRecord,
+    pub(crate) digest: ObjectDigest,
+    pub(crate) length: u64,
     pub(crate) object: Object,
+    pub(crate) staged: bool,
 }
 
 /// An object, as far as it is proven.
@@ -116,11 +117,26 @@ pub(crate) fn identity_of(
 }
 
 /// Why a look-up of a request's pack gave no record.
-pub(crate) fn no_record(request: &Request<'_>, refusal: &PackRefusal) -> NoHit {
+fn no_record(request: &Request<'_>, refusal: &PackRefusal) -> NoHit {
     match refusal {
         PackRefusal::Missing { .. } => NoHit::Miss("absent"),
         other => NoHit::Refused(other.reason(), in_words(request, other)),
     }
+}
+
+/// Says whether a store has a record under a key.
+pub(crate) fn look_for(
+    store: Option<&Store>,
+    key: &PackKey,
+    request: &Request<'_>,
+) -> Result<(), NoHit> {
+    let Some(store) = store else {
+        return Err(NoHit::Miss("absent"));
+    };
+    let found = store.lookup_pack(key);
+    found
+        .map(|_| ())
+        .map_err(|refusal| no_record(request, &refusal))
 }
 
 /// Looks a pack up and proves its object.
@@ -154,7 +170,12 @@ pub(crate) fn look_up(
             .map(Object::ToSample),
     };
     match object {
-        Ok(object) => Ok(Candidate { record, object }),
+        Ok(object) => Ok(Candidate {
+            digest: *digest,
+            length,
+            object,
+            staged: false,
+        }),
         Err(refusal) => Err(NoHit::Refused(
             refusal.reason(),
             in_words(request, &refusal),
@@ -313,8 +334,11 @@ pub(crate) fn read_in_if_cold(request: &Request<'_>) {
 }
 
 /// Counts an object that serves.
-pub(crate) fn count(tally: &mut Tally, object: &VerifiedObject, placed: Placed) {
+pub(crate) fn count(tally: &mut Tally, object: &VerifiedObject, placed: Placed, staged: bool) {
     let bytes = object.length();
+    if staged {
+        tally.staged.add(bytes);
+    }
     match placed {
         Placed::Mapped => tally.mapped.add(bytes),
         Placed::Copied => tally.copied.add(bytes),

@@ -2,8 +2,8 @@
 //!
 //! - `engine`: what the loader needs of an engine; `settings`: what the user chose;
 //! - `source`: which bytes are these, without reading them;
-//! - `load`: one engine load, tensor by tensor; `hit` and `pack`: its two ways; `tally`: its
-//!   counters;
+//! - `load`: one engine load, tensor by tensor; `hit` and `pack`: its two ways; `stages`: where a
+//!   hit is sought first; `tally`: its counters;
 //! - `fill`: the background thread that stores what a load packed;
 //! - `set`: sets for engines that map packs by name and contract, without a load of their own.
 //!
@@ -27,11 +27,13 @@ mod pack;
 pub mod set;
 mod settings;
 mod source;
+mod stages;
 mod tally;
 
 pub use engine::{Engine, Level, PackerRefusal, PackerTraits};
 pub use hit::sample_groups;
 pub use load::{Load, Loader, Request, Served};
+pub use packhouse_stage::default_root as default_stage_root;
 pub use settings::{Settings, Trust};
 pub use tally::Count;
 

@@ -6,8 +6,9 @@ use crate::hit::{self, Candidate, NoHit, Object, Sampler};
 use crate::pack::{self, PackPlan};
 use crate::settings::{Settings, Trust};
 use crate::source::{Located, Origin, Sources, Watch};
+use crate::stages::{self, Stages};
 use crate::tally::{Count, Tally};
-use packhouse_base::digest::{Fingerprint, TensorDigest};
+use packhouse_base::digest::{Fingerprint, PackKey, TensorDigest};
 use packhouse_base::ggml_type::GgmlType;
 use packhouse_base::units;
 use packhouse_layout::Geometry;
@@ -82,6 +83,7 @@ struct Progress {
     started_ns: Option<u64>,
     budget: Option<SampleBudget>,
     sources: Sources,
+    stages: Stages,
     tally: Tally,
     pending: Vec<PendingPack>,
     parts: Vec<SetPart>,
@@ -212,6 +214,10 @@ impl Load {
                 rotation,
                 left_ns: SAMPLE_READ_NS,
             });
+            if let Some(path) = &self.shared.settings.stage {
+                let clock = self.shared.clock.clone();
+                progress.stages = Stages::find(Arc::new(RealFs), clock, path, &mut progress.tally);
+            }
         }
     }
 
@@ -253,10 +259,10 @@ impl Load {
         known: Known,
     ) -> std::io::Result<Served> {
         let store = match self.shared.store() {
-            Ok(store) => store,
+            Ok(store) => Some(store),
+            Err(_) if !progress.stages.is_empty() => None,
             Err(why) => {
-                let why = format!("no store: {why}");
-                note(&mut progress.tally, request, NoHit::Refused("store", why));
+                note(&mut progress.tally, request, no_store(why));
                 return self.pack(progress, request, Some((known, None)));
             }
         };
@@ -324,7 +330,7 @@ impl Load {
         &self,
         progress: &mut Progress,
         request: &Request<'_>,
-        store: &Store,
+        store: Option<&Store>,
         known: Known,
     ) -> std::io::Result<Served> {
         let before = known
@@ -337,7 +343,12 @@ impl Load {
             let look = || {
                 let digest = pack::digest_of(request.source);
                 let key = hit::identity_of(request, known.fingerprint, digest).key();
-                let found = store.lookup_pack(&key);
+                // A refusal moves the record away, so it is heard here or never.
+                let found = if progress.stages.has(&key) {
+                    Ok(())
+                } else {
+                    hit::look_for(store, &key, request)
+                };
                 stop.store(found.is_ok(), Ordering::Relaxed);
                 (digest, found)
             };
@@ -355,10 +366,8 @@ impl Load {
         {
             located.file.learn(located.range, digest);
         }
-        // A refusal moves the record away, so it is heard here or never.
-        let found = found.map_err(|refusal| hit::no_record(request, &refusal));
         let candidate =
-            found.and_then(|_| self.try_candidate(progress, request, store, &known, digest));
+            found.and_then(|()| self.try_candidate(progress, request, store, &known, digest));
         let no_hit = match candidate {
             Ok(()) => {
                 progress.hits_by_content += 1;
@@ -381,20 +390,58 @@ impl Load {
         }
     }
 
-    /// Looks the pack up, proves it, samples it and puts it under the region.
+    /// Looks the pack up, in the stages, then in the store, and takes what is there.
     fn try_candidate(
         &self,
         progress: &mut Progress,
         request: &Request<'_>,
-        store: &Store,
+        store: Option<&Store>,
         known: &Known,
         digest: TensorDigest,
     ) -> Result<(), NoHit> {
-        let engine = &*self.shared.engine;
         let key = hit::identity_of(request, known.fingerprint, digest).key();
         let trust = self.shared.settings.trust;
-        let Candidate { record, object } = hit::look_up(store, trust, &key, request)?;
-        if !known.by_units && trust == Trust::Sample {
+        let Progress { stages, tally, .. } = progress;
+        let mut spoiled = None;
+        if let Some(candidate) = stages.look_up(trust, &key, request, tally) {
+            match self.take(progress, request, known, &key, candidate) {
+                Ok(()) => return Ok(()),
+                Err(no_hit) => {
+                    spoiled = stages::refuse_candidate(&mut progress.tally, no_hit);
+                }
+            }
+        }
+        let candidate = match (store, self.shared.store()) {
+            (Some(store), _) => hit::look_up(store, trust, &key, request),
+            (None, Err(why)) => Err(no_store(why)),
+            (None, Ok(_)) => Err(NoHit::Miss("absent")),
+        };
+        let taken = candidate.and_then(|found| self.take(progress, request, known, &key, found));
+        match (taken, spoiled) {
+            // What was packed beside the look-up is gone, whatever the store answered.
+            (Err(NoHit::Miss(_)), Some(words)) => Err(NoHit::Spoiled("stage", words)),
+            (Err(NoHit::Refused(reason, words)), Some(_)) => Err(NoHit::Spoiled(reason, words)),
+            (taken, _) => taken,
+        }
+    }
+
+    /// Proves what was found, samples it and puts it under the region.
+    fn take(
+        &self,
+        progress: &mut Progress,
+        request: &Request<'_>,
+        known: &Known,
+        key: &PackKey,
+        candidate: Candidate,
+    ) -> Result<(), NoHit> {
+        let engine = &*self.shared.engine;
+        let Candidate {
+            digest,
+            length,
+            object,
+            staged,
+        } = candidate;
+        if !known.by_units && self.shared.settings.trust == Trust::Sample {
             let words = format!("{}: this packer packs no units alone", request.name);
             return Err(NoHit::Refused("no-samples", words));
         }
@@ -409,7 +456,7 @@ impl Load {
         let sampler = Sampler {
             engine,
             request,
-            digest: record.object,
+            digest,
             sample_rows: known.sample_rows,
         };
         let located = known.origin.located();
@@ -434,13 +481,12 @@ impl Load {
                 (object, placed)
             }
         };
-        hit::count(tally, &object, placed);
+        hit::count(tally, &object, placed, staged);
         hit::drop_served_pages(request, located);
         if placed == hit::Placed::Mapped {
             mapped.push(request.region.clone());
         }
-        let (object, length) = (record.object, record.length);
-        parts.push(SetPart::new(located, key, object, length));
+        parts.push(SetPart::new(located, *key, (digest, length), staged));
         Ok(())
     }
 
@@ -449,7 +495,7 @@ impl Load {
         &self,
         progress: &mut Progress,
         request: &Request<'_>,
-        store: &Store,
+        store: Option<&Store>,
         known: &Known,
         (digest, no_hit): (TensorDigest, NoHit),
     ) {
@@ -458,7 +504,7 @@ impl Load {
             NoHit::Refused("sample", _) | NoHit::Spoiled("sample", _)
         );
         note(&mut progress.tally, request, no_hit);
-        if by_sample {
+        if by_sample && let Some(store) = store {
             self.settle_doubt(request, store, known, digest);
         }
     }
@@ -764,6 +810,10 @@ impl SampleBudget {
     pub(crate) fn spend(&mut self, duration_ns: u64) {
         self.left_ns = self.left_ns.saturating_sub(duration_ns);
     }
+}
+
+fn no_store(why: &str) -> NoHit {
+    NoHit::Refused("store", format!("no store: {why}"))
 }
 
 fn note(tally: &mut Tally, request: &Request<'_>, no_hit: NoHit) {

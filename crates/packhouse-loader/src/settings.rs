@@ -15,6 +15,8 @@ pub struct Settings {
     pub trust: Trust,
     /// Cap on the store's objects, in bytes; `None` is the store's default.
     pub bytes_max: Option<u64>,
+    /// The folder of stages, absolute; `None` looks for none.
+    pub stage: Option<PathBuf>,
 }
 
 /// What proof a payload needs before it is mapped.

@@ -16,8 +16,10 @@ pub struct Count {
 /// Where the tensors of one load went.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
-    /// Mapped from the store.
+    /// Mapped from the store or a stage.
     pub(crate) mapped: Count,
+    /// Of these, from a stage.
+    pub(crate) staged: Count,
     /// Read from the store into private memory, from a file system that is not mapped.
     pub(crate) copied: Count,
     /// Packed by the engine, of which `misses` and `refused` give the reasons.
@@ -32,6 +34,10 @@ pub(crate) struct Tally {
     pub(crate) verified: BTreeMap<&'static str, Count>,
     /// The first refusal or failure in words.
     pub(crate) first_refusal: Option<String>,
+    /// Stage roots, stages and staged copies that were not used: reason and how many.
+    pub(crate) stage_refused: BTreeMap<&'static str, u64>,
+    /// The first of them in words.
+    pub(crate) first_stage_refusal: Option<String>,
     pub(crate) samples: Samples,
     /// Source bytes that were hashed because no ledger knew them.
     pub(crate) source_bytes_hashed: u64,
@@ -59,6 +65,12 @@ impl Count {
 }
 
 impl Tally {
+    /// Counts a stage root, a stage or a staged copy that is not used.
+    pub(crate) fn refuse_stage(&mut self, reason: &'static str, words: String) {
+        *self.stage_refused.entry(reason).or_default() += 1;
+        self.first_stage_refusal.get_or_insert(words);
+    }
+
     /// The line that the user sees once per load; `notes` say what else there is to know, such as
     /// what will be written.
     pub(crate) fn line(&self, notes: impl Iterator<Item = String>) -> String {
@@ -67,6 +79,9 @@ impl Tally {
             self.mapped.tensors,
             paren(self.mapped)
         )];
+        if self.staged.tensors > 0 {
+            parts.push(format!("{} of them staged", self.staged.tensors));
+        }
         if self.copied.tensors > 0 {
             parts.push(format!(
                 "{} copied{}",
@@ -116,7 +131,10 @@ impl Tally {
                 paren(*reverified)
             ));
         }
-        for part in self.first_refusal.iter().cloned().chain(notes) {
+        let stage = self.first_stage_refusal.iter();
+        let stage = stage.map(|words| format!("not staged: {words}"));
+        let refusals = self.first_refusal.iter().cloned().chain(stage);
+        for part in refusals.chain(notes) {
             line.push_str("; ");
             line.push_str(&part);
         }
@@ -132,6 +150,7 @@ impl Tally {
         };
         json!({
             "mapped": self.mapped.json(),
+            "staged": self.staged.json(),
             "copied": self.copied.json(),
             "packed": self.packed.json(),
             "left_out": self.left_out.json(),
@@ -139,6 +158,8 @@ impl Tally {
             "refused": counts(&self.refused),
             "verified": counts(&self.verified),
             "first_refusal": self.first_refusal,
+            "stage_refused": self.stage_refused,
+            "first_stage_refusal": self.first_stage_refusal,
             "samples": {
                 "taken": self.samples.taken,
                 "skipped": self.samples.skipped,

@@ -34,7 +34,7 @@ pub use collect::{Collected, StageListing, UnstageError, Unstaged, collect, list
 pub use copy::CopyError;
 pub use receipts::{CopyReceipt, ReceiptsError, STAGE_SCHEMA, StageReceipts};
 pub use room::{Bound, RoomError, StageRoom};
-pub use root::{StageRoot, StageRootError};
+pub use root::{StageRoot, StageRootError, default_root};
 pub use stage::{
     MIN_FREE_BYTES, StageError, StageEvent, StageOptions, StageOutcome, StageProblem, Staged,
     Watcher, stage,

@@ -174,4 +174,10 @@ impl StageRootError {
     }
 }
 
+/// Where a user's stages are when nobody says otherwise: a folder of their own in the host's RAM
+/// file system.
+pub fn default_root(uid: u32) -> PathBuf {
+    PathBuf::from(format!("/dev/shm/packhouse-{uid}"))
+}
+
 const MODE: u32 = 0o700;

@@ -42,9 +42,9 @@ fn a_miss_fills_and_the_next_load_maps_all_with_exact_report_and_lines() {
         "store": root,
         "load_ns": 0,
         "tally": {
-            "mapped": none, "copied": none, "packed": all, "left_out": none,
+            "mapped": none, "staged": none, "copied": none, "packed": all, "left_out": none,
             "misses": { "absent": all }, "refused": {}, "verified": {},
-            "first_refusal": null,
+            "first_refusal": null, "stage_refused": {}, "first_stage_refusal": null,
             "samples": { "taken": 0, "skipped": 0, "duration_ns": 0 },
             "source_bytes_sampled": 0,
             "source_bytes_hashed": bytes,
@@ -61,9 +61,9 @@ fn a_miss_fills_and_the_next_load_maps_all_with_exact_report_and_lines() {
     let line = "4 tensors mapped (11.1 KiB), 0 packed, 0 refused; 13 samples in 0 us";
     assert_eq!(hit.lines, [(Level::Info, line.to_owned())]);
     report["tally"] = json!({
-        "mapped": all, "copied": none, "packed": none, "left_out": none,
+        "mapped": all, "staged": none, "copied": none, "packed": none, "left_out": none,
         "misses": {}, "refused": {}, "verified": { "receipt": all },
-        "first_refusal": null,
+        "first_refusal": null, "stage_refused": {}, "first_stage_refusal": null,
         "samples": { "taken": 13, "skipped": 0, "duration_ns": 0 },
         "source_bytes_sampled": 11_136,
         "source_bytes_hashed": 0,

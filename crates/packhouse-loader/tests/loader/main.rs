@@ -30,6 +30,8 @@
 //!   `lifetimes::close_returns_soon_and_no_engine_is_called_after_it`;
 //! - a close leaves queued plans where they are:
 //!   `lifetimes::a_load_that_is_closed_while_its_plan_is_queued_frees_its_regions_and_says_so`;
+//! - a staged copy that a sample refused is followed up as the store's: it loses a right record:
+//!   `stages::deep_finds_a_rotten_copy_whose_receipt_was_made_to_fit`;
 //! - slots do not count the shards before:
 //!   `sets::shards_count_in_their_order_whatever_the_order_of_loading`.
 
@@ -42,6 +44,7 @@ mod lifetimes;
 mod processes;
 mod sets;
 mod source;
+mod stages;
 mod tamper;
 mod trust;
 mod world;

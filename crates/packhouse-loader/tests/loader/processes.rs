@@ -39,6 +39,7 @@ fn child() {
         read_only: false,
         trust: Trust::Receipt,
         bytes_max: Some(1 << 30),
+        stage: None,
     };
     let engine = FakeEngine::new(PLAIN);
     let session = Session {

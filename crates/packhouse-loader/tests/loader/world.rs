@@ -96,6 +96,7 @@ impl World {
             read_only: false,
             trust: Trust::Receipt,
             bytes_max: Some(1 << 30),
+            stage: Some(dir.path().join("stage")),
         };
         Self {
             dir,
