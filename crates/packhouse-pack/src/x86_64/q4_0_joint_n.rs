@@ -1,5 +1,5 @@
-//! What the kernels of `q4_0-joint-n-v1` with tiles of 8 rows share: the asserts at their doors, the
-//! tiles' sizes, and the last tile where it has fewer rows.
+//! What the kernels of `q4_0-joint-n-v1` with tiles of 8 rows share: the asserts at their doors,
+//! the tiles' sizes, and the last tile where it has fewer rows.
 
 use crate::x86_64::q4_0::{BLOCK_BYTES, Matrix, QUANT_BYTES, SCALE_BYTES, within};
 use crate::x86_64::tiles::Tiles;

@@ -1,5 +1,5 @@
-//! What the kernels of `q4_0-reordered-v1` share: the asserts at their doors. Rows follow each other
-//! in source and payload, so a call is a run of blocks.
+//! What the kernels of `q4_0-reordered-v1` share: the asserts at their doors. Rows follow each
+//! other in source and payload, so a call is a run of blocks.
 
 use crate::x86_64::q4_0::{Matrix, QUANT_BYTES, SCALE_BYTES, index, within};
 use packhouse_layout::Admitted;

@@ -165,7 +165,8 @@ unsafe fn unpack_tiles(call: &UnpackCall, regions: [*const u8; 2], target: *mut 
 }
 
 /// # Safety
-/// The CPU has AVX2; `tile` has 256 bytes; at `rows` there is room for 16 blocks, `row_bytes` apart.
+/// The CPU has AVX2; `tile` has 256 bytes; at `rows` there is room for 16 blocks, `row_bytes`
+/// apart.
 #[target_feature(enable = "avx2")]
 #[inline]
 unsafe fn unpack_tile(tile: *const u8, rows: *mut u8, row_bytes: usize) {

@@ -64,8 +64,8 @@ unsafe fn pack_blocks(count: usize, source: *const u8, quants: *mut u8, scales: 
     }
 }
 
-/// Where the 32 words of quants lie among words 0 to 31 of the four blocks, or, with 32 added, among
-/// words 4 to 35.
+/// Where the 32 words of quants lie among words 0 to 31 of the four blocks, or, with 32 added,
+/// among words 4 to 35.
 #[target_feature(enable = "avx512f")]
 #[inline]
 fn words_of_quants() -> __m512i {
@@ -110,7 +110,8 @@ pub(crate) fn unpack(
 }
 
 /// # Safety
-/// The CPU has the features; there are quants and scales of `count` blocks, and room for the blocks.
+/// The CPU has the features; there are quants and scales of `count` blocks, and room for the
+/// blocks.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
 unsafe fn unpack_blocks(count: usize, quants: *const u8, scales: *const u8, target: *mut u8) {
     let whole = count / TOGETHER * TOGETHER;
@@ -139,8 +140,8 @@ unsafe fn unpack_blocks(count: usize, quants: *const u8, scales: *const u8, targ
     }
 }
 
-/// Where words 0 to 31, and words 4 to 35, of four blocks lie: among 32 words of quants, or, with 32
-/// added, among four scales.
+/// Where words 0 to 31, and words 4 to 35, of four blocks lie: among 32 words of quants, or, with
+/// 32 added, among four scales.
 #[target_feature(enable = "avx512f")]
 #[inline]
 fn words_of_blocks() -> (__m512i, __m512i) {

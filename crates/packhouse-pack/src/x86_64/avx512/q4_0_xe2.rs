@@ -64,8 +64,8 @@ unsafe fn pack_blocks<const STREAM: bool>(
 }
 
 /// # Safety
-/// The CPU has the features; at `rows` lie 16 blocks, `row_bytes` apart; `target` has 256 bytes, aligned to
-/// 64 if `STREAM`.
+/// The CPU has the features; at `rows` lie 16 blocks, `row_bytes` apart; `target` has 256 bytes,
+/// aligned to 64 if `STREAM`.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
 #[inline]
 unsafe fn pack_tile<const STREAM: bool>(rows: *const u8, row_bytes: usize, target: *mut u8) {

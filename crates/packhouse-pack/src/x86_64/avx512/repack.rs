@@ -22,8 +22,8 @@ pub(crate) fn pack<F: Form>(
 ) {
     let source = &source[unit_bytes(admitted, units)];
     let shape = Shape::of::<F>(admitted, source, target);
-    // SAFETY: the token says that the CPU has AVX-512 F and BW and AVX2, and the shape is that of these
-    // slices.
+    // SAFETY: the token says that the CPU has AVX-512 F and BW and AVX2, and the shape is that of
+    // these slices.
     unsafe { pack_shape::<F>(shape, source.as_ptr(), target.as_mut_ptr()) }
 }
 
@@ -37,8 +37,8 @@ pub(crate) fn unpack<F: Form>(
 ) {
     let payload = &payload[unit_bytes(admitted, units)];
     let shape = Shape::of::<F>(admitted, payload, target);
-    // SAFETY: the token says that the CPU has AVX-512 F and BW and AVX2, and the shape is that of these
-    // slices.
+    // SAFETY: the token says that the CPU has AVX-512 F and BW and AVX2, and the shape is that of
+    // these slices.
     unsafe { unpack_shape::<F>(shape, payload.as_ptr(), target.as_mut_ptr()) }
 }
 
