@@ -5,6 +5,7 @@
 pub mod model;
 pub mod plan;
 pub mod prepare;
+pub mod repair;
 
 pub mod beside;
 pub mod bundle;

@@ -67,6 +67,18 @@ pub struct StuckError {
 }
 
 impl SmallRefusal {
+    /// The file that it is about; `None` where a folder is in the way.
+    pub fn path(&self) -> Option<&std::path::Path> {
+        match self {
+            Self::Absent { path }
+            | Self::Owner { path, .. }
+            | Self::Writable { path, .. }
+            | Self::Kind { path, .. } => Some(path),
+            Self::Fs(error) => Some(&error.path),
+            Self::Folder(_) => None,
+        }
+    }
+
     /// Whose side the failure is on.
     pub fn blame(&self) -> Blame {
         match self {

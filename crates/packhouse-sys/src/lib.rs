@@ -10,8 +10,8 @@
 //! - no operation follows a symlink: a path is opened component by component;
 //! - no operation overwrites a file but `Dir::rename_over`, which the store uses for private state
 //!   only;
-//! - unsafe code is in `os` and `thread` (system calls that `rustix` lacks), in `map`, `read_map`
-//!   and `source_map`.
+//! - unsafe code is in `os`, `signal` and `thread` (system calls that `rustix` lacks), in `map`,
+//!   `read_map` and `source_map`.
 //!
 //! Never: prints, reads the environment, exits.
 
@@ -30,6 +30,8 @@ mod os;
 #[expect(unsafe_code, reason = "mappings are made and unmade by raw pointer")]
 pub mod read_map;
 pub mod real;
+#[expect(unsafe_code, reason = "sigaction has no safe wrapper")]
+pub mod signal;
 #[expect(unsafe_code, reason = "mincore, and madvise on an engine's mapping")]
 pub mod source_map;
 pub mod spawn;

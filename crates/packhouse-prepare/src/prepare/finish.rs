@@ -30,6 +30,7 @@ pub(super) fn finish(work: &Work<'_>, started_ns: u64) -> Result<Prepared, Prepa
         true => SetOutcome::Equal,
         false => work.store.publish_set(&manifest, &container)?,
     };
+    let settle_began_ns = work.store.clock().steady_ns();
     let mut prepared = Prepared {
         set,
         outcome,
@@ -41,7 +42,9 @@ pub(super) fn finish(work: &Work<'_>, started_ns: u64) -> Result<Prepared, Prepa
     work.learnt.note(work.store)?;
     prepared.complaints.extend(work.learnt.complaint());
     prepared.cost = *lock(&work.cost);
-    prepared.cost.duration_ns = work.store.clock().steady_ns().saturating_sub(started_ns);
+    let now_ns = work.store.clock().steady_ns();
+    prepared.cost.settle_ns = now_ns.saturating_sub(settle_began_ns);
+    prepared.cost.duration_ns = now_ns.saturating_sub(started_ns);
     work.log(&mut prepared);
     Ok(prepared)
 }
@@ -98,7 +101,7 @@ impl Work<'_> {
         is_disputed
     }
 
-    fn container(&self) -> Result<ContainerRecord, PrepareError> {
+    pub(super) fn container(&self) -> Result<ContainerRecord, PrepareError> {
         let files = self.model.files().iter().enumerate();
         let files: Vec<ContainerFile> = files
             .map(|(shard, file)| ContainerFile {
@@ -133,7 +136,7 @@ impl Work<'_> {
     }
 
     /// Settles receipts, and answers what could not be.
-    fn settle(&self) -> Vec<String> {
+    pub(super) fn settle(&self) -> Vec<String> {
         let pending = std::mem::take(&mut *lock(&self.receipts));
         let settled = self.store.settle(&pending);
         let mut complaints = Vec::new();
@@ -198,5 +201,6 @@ fn document(set: SetKey, prepared: &Prepared) -> Vec<u8> {
         "reverified_count": cost.reverified_count,
         "reverified_bytes": cost.reverified_bytes,
         "duration_ns": cost.duration_ns,
+        "settle_ns": cost.settle_ns,
     }))
 }

@@ -38,6 +38,8 @@ pub use error::PrepareError;
 pub use order::{Item, Order, Recipe};
 pub use progress::{Event, Phase, Progress, Quiet};
 pub use run::prepare;
+pub(crate) use run::{Made, make_packs};
+pub(crate) use state::Reason;
 
 use packhouse_base::digest::{Digest, SetKey};
 use packhouse_store::container_record::Admission;
@@ -129,4 +131,6 @@ pub struct Cost {
     pub reverified_bytes: u64,
     /// From begin to end.
     pub duration_ns: u64,
+    /// The part of it at the end in which receipts were waited for, everything being published.
+    pub settle_ns: u64,
 }

@@ -13,7 +13,8 @@ use super::{Cost, Options, PrepareError, Prepared, SourceHash};
 use crate::model::Model;
 use packhouse_base::digest::{Digest, TensorDigest};
 use packhouse_base::encode::Sequence;
-use packhouse_store::lock::LockError;
+use packhouse_store::lock::{LockError, WorkLock};
+use packhouse_store::record::PackRecord;
 use packhouse_store::reserve::{Reservation, RoomError};
 use packhouse_store::root::Store;
 use std::sync::Mutex;
@@ -33,45 +34,58 @@ pub fn prepare(
     cancel: &(dyn Fn() -> bool + Sync),
 ) -> Result<Prepared, PrepareError> {
     let started_ns = store.clock().steady_ns();
-    admit(model, order, options)?;
-    let mut work = Work {
-        store,
-        model,
-        order,
-        options,
-        progress,
-        cancel,
-        learnt: Learnt::new(store, model),
-        states: States::new(order.items.len()),
-        budget: Budget::new(options.memory_bytes),
-        cost: Mutex::new(Cost::default()),
-        receipts: Mutex::default(),
-    };
+    let mut work = Work::new(store, model, order, options, progress, cancel)?;
     work.look_all()?;
     work.demand_digests()?;
     let result = if work.is_complete() {
         finish(&work, started_ns)
     } else {
-        let making = work.making();
-        // Another process may have made it all while this one waited.
-        let lock = work.wait_for_lock("this set", |timeout_ns| {
-            store.lock_work_within(&making, timeout_ns)
-        })?;
-        work.learnt = Learnt::new(store, model);
-        work.look_all()?;
-        let result = work.make_all().and_then(|()| finish(&work, started_ns));
-        drop(lock);
-        result
+        let made = work.make_alone();
+        made.and_then(|lock| {
+            let finished = finish(&work, started_ns);
+            drop(lock);
+            finished
+        })
     };
-    if matches!(result, Err(PrepareError::Model(_))) {
-        return result;
+    work.end(result)
+}
+
+/// A pack that was found or made for one item of an order.
+pub(crate) struct Made {
+    pub(crate) slot: u64,
+    pub(crate) record: PackRecord,
+}
+
+/// Makes packs that are damaged, or disputed between a manifest and their records; the reasons are
+/// in the order of the items. No set is published.
+pub(crate) fn make_packs(
+    store: &Store,
+    model: &Model,
+    order: &Order,
+    reasons: Vec<Reason>,
+    options: &Options,
+    progress: &dyn Progress,
+    cancel: &(dyn Fn() -> bool + Sync),
+) -> Result<Vec<Made>, PrepareError> {
+    let mut work = Work::new(store, model, order, options, progress, cancel)?;
+    for (index, reason) in reasons.into_iter().enumerate() {
+        work.states.set(index, State::ToMake(reason));
     }
-    // However it ended: what is known saves the next run from reading it again.
-    work.note()?;
-    if cancel() && result.is_err() {
-        return Err(work.cancelled());
-    }
-    result
+    let made = work.make_alone().map(|lock| {
+        work.settle();
+        drop(lock);
+        let items = order.items.iter().enumerate();
+        items
+            .filter_map(|(index, item)| match work.states.of(index) {
+                State::Ready(record, _) => Some(Made {
+                    slot: item.slot,
+                    record: *record,
+                }),
+                State::ToMake(_) | State::Same(_) | State::Busy(..) => None,
+            })
+            .collect()
+    });
+    work.end(made)
 }
 
 /// Refuses what could never be made, before anything is written.
@@ -101,7 +115,61 @@ fn admit(model: &Model, order: &Order, options: &Options) -> Result<(), PrepareE
     Ok(())
 }
 
-impl Work<'_> {
+impl<'a> Work<'a> {
+    fn new(
+        store: &'a Store,
+        model: &'a Model,
+        order: &'a Order,
+        options: &'a Options,
+        progress: &'a dyn Progress,
+        cancel: &'a (dyn Fn() -> bool + Sync),
+    ) -> Result<Self, PrepareError> {
+        admit(model, order, options)?;
+        Ok(Self {
+            store,
+            model,
+            order,
+            options,
+            progress,
+            cancel,
+            learnt: Learnt::new(store, model),
+            states: States::new(order.items.len()),
+            budget: Budget::new(options.memory_bytes),
+            cost: Mutex::new(Cost::default()),
+            receipts: Mutex::default(),
+        })
+    }
+
+    /// Makes what is to be made while no other process makes the same.
+    fn make_alone(&mut self) -> Result<WorkLock, PrepareError> {
+        let making = self.making();
+        let lock = self.wait_for_lock("this set", |timeout_ns| {
+            self.store.lock_work_within(&making, timeout_ns)
+        })?;
+        // Another process may have made it all while this one waited.
+        self.learnt = Learnt::new(self.store, self.model);
+        self.look_all()?;
+        self.make_all()?;
+        Ok(lock)
+    }
+
+    /// However it ended: what is known saves the next run from reading it again.
+    fn end<T>(&self, result: Result<T, PrepareError>) -> Result<T, PrepareError> {
+        match result {
+            Err(error @ PrepareError::Model(_)) => return Err(error),
+            Err(_) if (self.cancel)() => {
+                self.note()?;
+                return Err(self.cancelled());
+            }
+            Ok(_) | Err(_) => {}
+        }
+        // A failure before this one is the one to tell.
+        match (self.note(), result) {
+            (Err(error), Ok(_)) => Err(error),
+            (_, result) => result,
+        }
+    }
+
     /// Looks for the pack of every tensor whose digest is known, on many threads.
     fn look_all(&self) -> Result<(), PrepareError> {
         let wanted: Vec<usize> = self
@@ -109,6 +177,7 @@ impl Work<'_> {
             .to_make()
             .into_iter()
             .filter(|index| self.known(*index).is_some())
+            .filter(|index| !matches!(self.states.reason(*index), Reason::Disputed(_)))
             .collect();
         let bytes = |index: &usize| self.item(*index).recipe.payload_bytes();
         self.tell(Event::Begin {

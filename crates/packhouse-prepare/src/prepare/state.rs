@@ -27,7 +27,7 @@ pub(super) enum State {
 
 /// Why a pack is to be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Reason {
+pub(crate) enum Reason {
     /// It is not there, or nobody knows yet.
     New,
     /// What was there was damaged.
