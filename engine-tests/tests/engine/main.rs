@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod canary;
+mod choice;
 mod damage;
 mod equality;
 mod equivalence;
@@ -15,6 +16,7 @@ mod options;
 mod places;
 mod replaced;
 mod template;
+mod twins;
 
 use engine_tests::report::{self, Load};
 use engine_tests::server::Completion;

@@ -4,7 +4,6 @@
 //! The engine fills a store through the plug-in. The other side has only the file: the rules of
 //! `stock_x86`, the twins and the canonical keys. Equal sets are what lets a store that was filled
 //! offline serve the first start.
-#![forbid(unsafe_code)]
 
 use engine_tests::{Mode, Model, Sandbox, Server, store_files};
 use packhouse_base::digest::{Digest, TensorDigest};
