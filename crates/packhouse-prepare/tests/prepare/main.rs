@@ -4,6 +4,8 @@
 
 mod bundle_crash;
 mod bundles;
+mod foreign_dirs;
+mod foreign_world;
 mod plan_grammar;
 mod plan_oracle;
 mod plan_properties;

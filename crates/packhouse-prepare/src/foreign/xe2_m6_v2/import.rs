@@ -246,8 +246,9 @@ fn same_index(expected: &[u8], actual: &[u8]) -> Result<(), ForeignImportError> 
     if expected == actual {
         return Ok(());
     }
-    let mut ours = expected.split(|byte| *byte == b'\n');
-    let mut theirs = actual.split(|byte| *byte == b'\n');
+    // With their newlines, so that a last line without one differs.
+    let mut ours = expected.split_inclusive(|byte| *byte == b'\n');
+    let mut theirs = actual.split_inclusive(|byte| *byte == b'\n');
     let text = |line: Option<&[u8]>| {
         let text = String::from_utf8_lossy(line.unwrap_or_default()).into_owned();
         text.chars().take(200).collect::<String>()
