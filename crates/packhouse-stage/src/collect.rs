@@ -11,6 +11,7 @@ use crate::root::StageRoot;
 use crate::staged::{StageMiss, StagedSet};
 use packhouse_base::Blame;
 use packhouse_base::digest::SetKey;
+use packhouse_store::root::StoreId;
 use packhouse_sys::fs::{Dir, FsError, FsErrorKind};
 use packhouse_sys::stat::FileKind;
 
@@ -96,10 +97,12 @@ pub fn unstage(root: &StageRoot, set: SetKey) -> Result<Unstaged, UnstageError> 
     }
 }
 
-/// Removes the stages of sets that `keep` does not know, superseded ones, and what dead stagers
-/// left. A stage that can't be removed stops nothing and is reported.
+/// Removes a store's stages of sets that `keep` does not know, superseded ones, and what dead
+/// stagers left. A stage of unknown store is of no use, so it counts as this one's. A stage that
+/// can't be removed stops nothing and is reported.
 pub fn collect(
     root: &StageRoot,
+    store: StoreId,
     keep: &dyn Fn(SetKey) -> bool,
     dry_run: bool,
 ) -> Result<Collected, UnstageError> {
@@ -107,7 +110,11 @@ pub fn collect(
     let stages = root.stages()?;
     for (index, name) in stages.iter().enumerate() {
         let next = stages.get(index + 1);
-        let group = if !keep(name.set) {
+        let is_ours = || {
+            let staged = StagedSet::open(root, *name);
+            staged.map_or(true, |staged| staged.receipts().store == store)
+        };
+        let group = if !keep(name.set) && is_ours() {
             &mut collected.orphans
         } else if next.is_some_and(|next| next.set == name.set) {
             &mut collected.superseded

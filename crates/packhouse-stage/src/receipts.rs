@@ -12,6 +12,7 @@ use packhouse_base::Blame;
 use packhouse_base::canonical;
 use packhouse_base::digest::{Digest, Hasher, ObjectDigest, SetKey};
 use packhouse_store::fields::{FieldError, Fields};
+use packhouse_store::root::StoreId;
 use packhouse_store::state::{file_system_text, parse_file_system};
 use packhouse_sys::stat::{FsId, StatIdentity};
 use serde_json::{Value, json};
@@ -26,6 +27,8 @@ pub struct StageReceipts {
     pub set: SetKey,
     /// The stage's generation.
     pub generation: u64,
+    /// The store that the copies were made of; its gc decides how long they stay.
+    pub store: StoreId,
     /// SHA-256 of the manifest's bytes.
     pub manifest: Digest,
     /// SHA-256 of the runtime index's bytes.
@@ -66,6 +69,12 @@ pub enum ReceiptsError {
     /// The file system is named in no known way.
     #[error("receipts: file_system: expected uuid: or device: and a value, found {actual:?}")]
     FileSystem {
+        /// The text present.
+        actual: String,
+    },
+    /// The store is named in no known way.
+    #[error("receipts: store: expected 32 hex digits, found {actual:?}")]
+    Store {
         /// The text present.
         actual: String,
     },
@@ -143,6 +152,7 @@ impl StageReceipts {
             "schema": STAGE_SCHEMA,
             "set": self.set.to_string(),
             "generation": self.generation,
+            "store": self.store.to_string(),
             "manifest": self.manifest.to_string(),
             "index": self.index.to_string(),
             "file_system": file_system_text(&self.file_system),
@@ -175,6 +185,8 @@ impl StageReceipts {
         let text = fields.text("file_system")?;
         let file_system =
             parse_file_system(&text).ok_or(ReceiptsError::FileSystem { actual: text })?;
+        let text = fields.text("store")?;
+        let store = StoreId::parse(&text).ok_or(ReceiptsError::Store { actual: text })?;
         let mut copies = Vec::new();
         for mut inner in fields.objects("copies")? {
             copies.push(CopyReceipt {
@@ -190,6 +202,7 @@ impl StageReceipts {
         Ok(Self {
             set: SetKey(fields.digest("set")?),
             generation: fields.integer("generation")?,
+            store,
             manifest: fields.digest("manifest")?,
             index: fields.digest("index")?,
             file_system,
@@ -206,6 +219,7 @@ impl ReceiptsError {
         match self {
             Self::Form(_)
             | Self::FileSystem { .. }
+            | Self::Store { .. }
             | Self::Checksum { .. }
             | Self::OtherStage { .. }
             | Self::Order { .. } => Blame::Store,
@@ -244,6 +258,7 @@ mod tests {
         StageReceipts {
             set: SetKey(Digest::of(b"set")),
             generation: 7,
+            store: StoreId::parse(&"0a".repeat(16)).expect("because it is 32 digits"),
             manifest: Digest::of(b"manifest"),
             index: Digest::of(b"index"),
             file_system: FsId::Device(9),

@@ -416,6 +416,7 @@ impl Stager<'_> {
         let receipts = StageReceipts {
             set: name.set,
             generation: name.generation,
+            store: self.store.id(),
             manifest: Digest::of(&self.manifest_bytes),
             index: Digest::of(&index),
             file_system: copies

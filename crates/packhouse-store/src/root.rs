@@ -333,6 +333,21 @@ impl Base {
     }
 }
 
+impl StoreId {
+    /// Reads 32 lower-case hex digits; `None` for any other spelling.
+    pub fn parse(text: &str) -> Option<Self> {
+        if text.len() != 32 {
+            return None;
+        }
+        let mut id = [0u8; 16];
+        for (index, byte) in id.iter_mut().enumerate() {
+            *byte = u8::from_str_radix(text.get(2 * index..2 * index + 2)?, 16).ok()?;
+        }
+        let id = Self(id);
+        (id.to_string() == text).then_some(id)
+    }
+}
+
 impl std::fmt::Display for StoreId {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
@@ -464,16 +479,7 @@ fn read_id(v1: &Dir, owners: &Owners) -> Result<StoreId, OpenError> {
 }
 
 fn parse_id(bytes: &[u8]) -> Option<StoreId> {
-    let text = std::str::from_utf8(bytes).ok()?.strip_suffix('\n')?;
-    if text.len() != 32 {
-        return None;
-    }
-    let mut id = [0u8; 16];
-    for (index, byte) in id.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(text.get(2 * index..2 * index + 2)?, 16).ok()?;
-    }
-    let id = StoreId(id);
-    (id.to_string() == text).then_some(id)
+    StoreId::parse(std::str::from_utf8(bytes).ok()?.strip_suffix('\n')?)
 }
 
 fn draw(fs: &dyn Fs) -> Result<[u8; 16], FsError> {

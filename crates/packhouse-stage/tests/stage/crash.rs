@@ -89,7 +89,7 @@ fn judge(sim: &SimFs, reported: bool, spoiled: bool, context: &str) {
     let staged = world.stage();
     assert!(staged.is_ok(), "{context}: {staged:?}");
     assert!(world.validation(DEEP).is_good(), "{context}");
-    collect(&world.root(), &|_| true, false).expect("because the lock is free");
+    collect(&world.root(), world.store.id(), &|_| true, false).expect("because the lock is free");
     let generation = staged.expect("because it is good").generation;
     world.assert_only(&[generation], context);
 }

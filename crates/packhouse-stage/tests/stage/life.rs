@@ -11,6 +11,7 @@ use packhouse_stage::{
     unstage,
 };
 use packhouse_store::object::{HowVerified, ObjectRefusal};
+use packhouse_store::root::StoreId;
 use packhouse_store::set::SetMiss;
 use packhouse_sys::clock::Clock as _;
 use packhouse_sys::memory::MemoryRoom;
@@ -312,9 +313,9 @@ fn gc_removes_orphans_superseded_stages_and_temps_and_a_dry_run_nothing() {
     assert_eq!(known, [(1, true, true), (2, false, false)]);
     let before = world.names();
     let keep = |set: SetKey| set == world.set;
-    let dry = collect(&root, &keep, true).expect("because the lock is free");
+    let dry = collect(&root, world.store.id(), &keep, true).expect("because the lock is free");
     assert_eq!(world.names(), before);
-    let run = collect(&root, &keep, false).expect("because the lock is free");
+    let run = collect(&root, world.store.id(), &keep, false).expect("because the lock is free");
     let counts = |collected: &Collected| {
         let of = |unstaged: Unstaged| unstaged.count;
         (
@@ -327,6 +328,21 @@ fn gc_removes_orphans_superseded_stages_and_temps_and_a_dry_run_nothing() {
     assert_eq!(run.failures, Vec::<String>::new());
     let left = [format!("{}.2", world.set), "locks".into(), "notes".into()];
     assert_eq!(world.names(), left);
+}
+
+#[test]
+fn gc_leaves_what_another_store_staged() {
+    let world = World::new();
+    world.outcome();
+    let other = StoreId::parse(&"9".repeat(32)).expect("because it is 32 digits");
+    let gone = |_: SetKey| false;
+    let root = world.root();
+    let collected = collect(&root, other, &gone, false).expect("because the lock is free");
+    assert_eq!(collected, Collected::default());
+    assert_eq!(world.outcome(), StageOutcome::Reused);
+    let collected = collect(&root, world.store.id(), &gone, false);
+    assert!(collected.is_ok_and(|collected| collected.orphans.count == 1));
+    world.assert_only(&[], "the store's own gc");
 }
 
 #[test]

@@ -161,7 +161,8 @@ fn a_killed_stager_leaves_no_half_stage_and_the_next_one_clears_up() {
     let root = open_root(&stage_path);
     assert!(validate(&root, set, DEEP, &|_| ()).is_good());
     assert_eq!(names(&stage_path).len(), 2, "{:?}", names(&stage_path));
-    let collected = collect(&root, &|_| true, false).expect("because the lock is free");
+    let collected = collect(&root, open_store(folder.path()).id(), &|_| true, false)
+        .expect("because the lock is free");
     assert_eq!(collected.temps.count, 0);
 }
 
