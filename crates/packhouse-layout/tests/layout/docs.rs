@@ -3,9 +3,11 @@
 
 use crate::vectors::VECTORS;
 use packhouse_layout::Layout;
+use packhouse_layout::ggml_cpu_repack::twin::Twin;
 use serde_json::Value;
 
 const PAGE: &str = include_str!("../../../../docs/format/layouts.md");
+const TWINS_PAGE: &str = include_str!("../../../../docs/format/ggml-cpu-repack.md");
 
 #[test]
 fn the_page_names_every_layout_and_parameter() {
@@ -45,4 +47,24 @@ fn the_page_quotes_the_fingerprints_of_the_vectors() {
         quoted_count += 1;
     }
     assert!(quoted_count >= 8, "{quoted_count}");
+}
+
+#[test]
+fn the_page_of_the_twins_quotes_their_fingerprints() {
+    let vectors: Value = serde_json::from_str(VECTORS).expect("because it is JSON");
+    let fingerprints = vectors["fingerprints"].as_array().expect("because a list");
+    let twins = fingerprints
+        .iter()
+        .filter(|kind| kind["layout"] == "ggml-cpu-repack");
+    let rows = twins.map(|kind| {
+        let text = |name: &str| kind[name].as_str().expect("because text").to_owned();
+        let unit_rows = &kind["parameters"]["unit_rows"];
+        let (type_name, fingerprint) = (text("type"), text("fingerprint"));
+        format!("| {type_name} | {unit_rows} | `{fingerprint}` |")
+    });
+    let rows: Vec<_> = rows.collect();
+    assert_eq!(rows.len(), Twin::ALL.len() * 2, "two unit sizes each");
+    for row in rows {
+        assert!(TWINS_PAGE.contains(&row), "{row}");
+    }
 }
