@@ -4,6 +4,7 @@ use crate::packers::Bound;
 use packhouse_layout::Admitted;
 use std::num::NonZeroUsize;
 use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 /// Packs the whole payload. Each thread has a range of its steps: one slice of each region.
@@ -28,11 +29,15 @@ pub(crate) fn pack(
         ];
         (steps, targets)
     });
-    run(parts.collect(), |steps, targets| match bound {
-        Bound::Judge(_) => {}
-        Bound::Avx2(token, pack, _) => pack(token, admitted, steps, source, targets),
-        Bound::Avx512(token, pack, _) => pack(token, admitted, steps, source, targets),
-    });
+    run(
+        parts.collect(),
+        thread::Builder::new,
+        |steps, targets| match bound {
+            Bound::Judge(_) => {}
+            Bound::Avx2(token, pack, _) => pack(token, admitted, steps, source, targets),
+            Bound::Avx512(token, pack, _) => pack(token, admitted, steps, source, targets),
+        },
+    );
 }
 
 /// Unpacks the whole payload. Each thread has a range of groups: one slice of the source.
@@ -54,41 +59,49 @@ pub(crate) fn unpack(
         let rows = take(&mut rest, row_count * geometry.row_bytes);
         (groups, rows)
     });
-    run(parts.collect(), |groups, rows| match bound {
-        Bound::Judge(_) => {}
-        Bound::Avx2(token, _, unpack) => unpack(token, admitted, groups, payload, rows),
-        Bound::Avx512(token, _, unpack) => unpack(token, admitted, groups, payload, rows),
-    });
+    run(
+        parts.collect(),
+        thread::Builder::new,
+        |groups, rows| match bound {
+            Bound::Judge(_) => {}
+            Bound::Avx2(token, _, unpack) => unpack(token, admitted, groups, payload, rows),
+            Bound::Avx512(token, _, unpack) => unpack(token, admitted, groups, payload, rows),
+        },
+    );
 }
 
 /// Does the first part here and the others on threads of their own. A part whose thread can't be
 /// started is done here too: packing never fails for want of threads.
-fn run<Target: Send>(parts: Vec<(Range<u64>, Target)>, work: impl Fn(Range<u64>, Target) + Sync) {
+fn run<Target: Send>(
+    parts: Vec<(Range<u64>, Target)>,
+    builder: fn() -> thread::Builder,
+    work: impl Fn(Range<u64>, Target) + Sync,
+) {
     let work = &work;
+    let mut parts = parts.into_iter();
+    let mut here: Vec<_> = parts.next().into_iter().collect();
     thread::scope(|scope| {
-        let mut here = Vec::new();
-        for (index, part) in parts.into_iter().enumerate() {
-            if index == 0 {
-                here.push(part);
-                continue;
-            }
+        for part in parts {
             // The closure is lost with a thread that fails to start, so the part stays out of it.
-            let slot = std::sync::Arc::new(std::sync::Mutex::new(Some(part)));
-            let theirs = slot.clone();
-            let take = |slot: &std::sync::Mutex<Option<_>>| slot.lock().ok()?.take();
-            let started = thread::Builder::new().spawn_scoped(scope, move || {
-                if let Some((range, target)) = take(&theirs) {
+            let slot = Arc::new(Mutex::new(Some(part)));
+            let theirs = Arc::clone(&slot);
+            let started = builder().spawn_scoped(scope, move || {
+                if let Some((range, target)) = take_part(&theirs) {
                     work(range, target);
                 }
             });
             if started.is_err() {
-                here.extend(slot.lock().ok().and_then(|mut part| part.take()));
+                here.extend(take_part(&slot));
             }
         }
         for (range, target) in here {
             work(range, target);
         }
     });
+}
+
+fn take_part<Part>(slot: &Mutex<Option<Part>>) -> Option<Part> {
+    slot.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
 
 /// Cuts `0..count` into at most `part_count` ranges whose lengths differ by at most one; at least
@@ -110,4 +123,67 @@ fn take<'a>(rest: &mut &'a mut [u8], byte_count: u64) -> &'a mut [u8] {
 
 fn length(byte_count: u64) -> usize {
     usize::try_from(byte_count).expect("because the target lies in memory")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parts(bytes: &mut [u8], count: usize) -> Vec<(Range<u64>, &mut [u8])> {
+        let mut rest = bytes;
+        let count = NonZeroUsize::new(count).expect("because tests ask for some");
+        ranges(rest.len() as u64, count)
+            .map(|range| (range.clone(), take(&mut rest, range.end - range.start)))
+            .collect()
+    }
+
+    fn fill(range: Range<u64>, target: &mut [u8]) {
+        for (index, byte) in range.zip(target) {
+            *byte = u8::try_from(index).expect("because tests have few bytes");
+        }
+    }
+
+    #[test]
+    fn ranges_tile_what_they_cut_and_differ_by_at_most_one() {
+        for (count, part_count) in (0..40).flat_map(|count| (1..7).map(move |p| (count, p))) {
+            let parts = NonZeroUsize::new(part_count).expect("because it begins at 1");
+            let ranges: Vec<_> = ranges(count, parts).collect();
+            assert_eq!(ranges.len() as u64, count.clamp(1, part_count as u64));
+            let mut end = 0;
+            let lengths: Vec<_> = ranges.iter().map(|range| range.end - range.start).collect();
+            for range in ranges {
+                assert_eq!(range.start, end);
+                end = range.end;
+            }
+            assert_eq!(end, count);
+            let spread = lengths.iter().max().zip(lengths.iter().min());
+            assert!(
+                spread.is_some_and(|(most, least)| most - least <= 1),
+                "{lengths:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn parts_whose_threads_do_not_start_are_done_all_the_same() {
+        // No address space has room for such a stack.
+        let hopeless = || thread::Builder::new().stack_size(1 << 62);
+        let started = thread::scope(|scope| hopeless().spawn_scoped(scope, || ()).is_ok());
+        assert!(!started);
+        let expected: Vec<u8> = (0..37).collect();
+        for builder in [hopeless, thread::Builder::new] {
+            let mut bytes = [0xff; 37];
+            run(parts(&mut bytes, 5), builder, fill);
+            assert_eq!(bytes, expected[..]);
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "a scoped thread panicked")]
+    fn a_panic_on_a_thread_is_not_lost() {
+        let mut bytes = [0; 4];
+        run(parts(&mut bytes, 2), thread::Builder::new, |range, _| {
+            assert_eq!(range.start, 0, "the second part");
+        });
+    }
 }

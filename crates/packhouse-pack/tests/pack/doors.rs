@@ -1,0 +1,186 @@
+//! A wrong length is a bug of the caller, found before anything is written.
+
+use crate::{admit, length};
+use packhouse_layout::{Admitted, Layout};
+use packhouse_pack::{Avx2, Avx512, Code, KERNELS, Packers};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+fn ragged() -> Admitted {
+    admit(Layout::Q4_0JointN, "Q4_0", &[64, 17], &[])
+}
+
+fn buffers(admitted: &Admitted) -> (Vec<u8>, Vec<u8>) {
+    let source = vec![1; length(admitted.source_bytes()) + 1];
+    let payload = vec![1; length(admitted.payload_bytes()) + 1];
+    (source, payload)
+}
+
+fn kernel(admitted: &Admitted) -> packhouse_pack::Kernel {
+    let kernel = Packers::detect().kernel(admitted);
+    kernel.expect("because the layout has a judge")
+}
+
+#[test]
+#[should_panic(expected = "source bytes")]
+fn a_source_of_another_length_is_not_packed() {
+    let admitted = ragged();
+    let (source, mut payload) = buffers(&admitted);
+    let end = payload.len() - 1;
+    kernel(&admitted).pack(&source, &mut payload[..end]);
+}
+
+#[test]
+#[should_panic(expected = "payload bytes")]
+fn a_target_of_another_length_is_not_packed_into() {
+    let admitted = ragged();
+    let (source, mut payload) = buffers(&admitted);
+    kernel(&admitted).pack(&source[..source.len() - 1], &mut payload);
+}
+
+#[test]
+#[should_panic(expected = "payload bytes")]
+fn a_payload_of_another_length_is_not_unpacked() {
+    let admitted = ragged();
+    let (mut source, payload) = buffers(&admitted);
+    let end = source.len() - 1;
+    kernel(&admitted).unpack(&payload, &mut source[..end]);
+}
+
+#[test]
+#[should_panic(expected = "source bytes")]
+fn a_target_of_another_length_is_not_unpacked_into() {
+    let admitted = ragged();
+    let (mut source, payload) = buffers(&admitted);
+    kernel(&admitted).unpack(&payload[..payload.len() - 1], &mut source);
+}
+
+/// The doors of single kernels, which assert for themselves since they are what is unsafe inside.
+#[test]
+fn each_kernel_asserts_its_lengths_and_ranges_before_it_writes() {
+    let mut asserted_count = 0;
+    for row in KERNELS {
+        let admitted = match row.layout {
+            Layout::Q4_0JointN => ragged(),
+            Layout::Q4_0Reordered => admit(row.layout, "Q4_0", &[64, 5], &[]),
+            Layout::Q4_0Xe2DpasV2 => admit(row.layout, "Q4_0", &[64, 32], &[]),
+            Layout::GgmlCpuRepack | Layout::Identity => continue,
+        };
+        for fault in Fault::ALL {
+            let outcome = match row.code {
+                Code::Judge => continue,
+                Code::Avx2(pack, unpack) => Avx2::detect().map(|token| {
+                    let pack = |call: &mut PackCall<'_>| {
+                        let [first, second] = &mut call.targets;
+                        let steps = call.range.clone();
+                        pack(token, call.admitted, steps, call.source, [first, second]);
+                    };
+                    let unpack = |call: &mut UnpackCall<'_>| {
+                        let groups = call.range.clone();
+                        unpack(token, call.admitted, groups, call.payload, &mut call.target);
+                    };
+                    faulty(&admitted, fault, pack, unpack)
+                }),
+                Code::Avx512(pack, unpack) => Avx512::detect().map(|token| {
+                    let pack = |call: &mut PackCall<'_>| {
+                        let [first, second] = &mut call.targets;
+                        let steps = call.range.clone();
+                        pack(token, call.admitted, steps, call.source, [first, second]);
+                    };
+                    let unpack = |call: &mut UnpackCall<'_>| {
+                        let groups = call.range.clone();
+                        unpack(token, call.admitted, groups, call.payload, &mut call.target);
+                    };
+                    faulty(&admitted, fault, pack, unpack)
+                }),
+            };
+            if let Some([packed, unpacked]) = outcome {
+                let is_right = fault == Fault::None;
+                assert_eq!(packed, is_right, "pack {fault:?} {row:?}");
+                assert_eq!(unpacked, is_right, "unpack {fault:?} {row:?}");
+                asserted_count += 1;
+            }
+        }
+    }
+    println!("{asserted_count} faulty calls of kernels");
+    assert!(asserted_count > 0 || Avx2::detect().is_none());
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fault {
+    None,
+    ShortInput,
+    LongInput,
+    ShortTarget,
+    LongTarget,
+    RangeBeyond,
+}
+
+impl Fault {
+    const ALL: [Self; 6] = [
+        Self::None,
+        Self::ShortInput,
+        Self::LongInput,
+        Self::ShortTarget,
+        Self::LongTarget,
+        Self::RangeBeyond,
+    ];
+}
+
+struct PackCall<'a> {
+    admitted: &'a Admitted,
+    range: std::ops::Range<u64>,
+    source: &'a [u8],
+    targets: [Vec<u8>; 2],
+}
+
+struct UnpackCall<'a> {
+    admitted: &'a Admitted,
+    range: std::ops::Range<u64>,
+    payload: &'a [u8],
+    target: Vec<u8>,
+}
+
+/// Calls both kernels with one fault; tells whether they went through. A call that did not has
+/// written nothing.
+fn faulty(
+    admitted: &Admitted,
+    fault: Fault,
+    pack: impl Fn(&mut PackCall<'_>),
+    unpack: impl Fn(&mut UnpackCall<'_>),
+) -> [bool; 2] {
+    let (source, payload) = buffers(admitted);
+    let cut = |exact: u64, short: Fault, long: Fault| match fault {
+        same if same == short => length(exact) - 1,
+        same if same == long => length(exact) + 1,
+        _ => length(exact),
+    };
+    let (short, long) = (Fault::ShortTarget, Fault::LongTarget);
+    let beyond = u64::from(fault == Fault::RangeBeyond);
+    let split = admitted.split();
+    let step = (split.step_bytes, split.step_count);
+    let mut call = PackCall {
+        admitted,
+        range: beyond..split.step_count + beyond,
+        source: &source[..cut(admitted.source_bytes(), Fault::ShortInput, Fault::LongInput)],
+        targets: [
+            vec![0x77; cut(step.0[0] * step.1, short, long)],
+            vec![0x77; length(step.0[1] * step.1)],
+        ],
+    };
+    let packed = catch_unwind(AssertUnwindSafe(|| pack(&mut call))).is_ok();
+    let is_poison = |bytes: &Vec<u8>| bytes.iter().all(|byte| *byte == 0x77);
+    assert!(packed || call.targets.iter().all(is_poison), "{fault:?}");
+    let mut call = UnpackCall {
+        admitted,
+        range: beyond..admitted.group_count() + beyond,
+        payload: &payload[..cut(
+            admitted.payload_bytes(),
+            Fault::ShortInput,
+            Fault::LongInput,
+        )],
+        target: vec![0x77; cut(admitted.source_bytes(), short, long)],
+    };
+    let unpacked = catch_unwind(AssertUnwindSafe(|| unpack(&mut call))).is_ok();
+    assert!(unpacked || is_poison(&call.target), "{fault:?}");
+    [packed, unpacked]
+}
