@@ -76,20 +76,27 @@ unsafe fn parameters(
             _ => Err(Usage::NullPointer { argument }),
         };
     }
-    let count = usize::try_from(count).ok();
-    let count = count.filter(|count| *count <= PARAMETERS_MAX);
-    let count = count.ok_or(Usage::Value {
-        argument: "contract.parameter_count",
-        actual: u64::MAX,
-        expected: "0 to 64",
-    })?;
+    if count > PARAMETERS_MAX {
+        return Err(Usage::Value {
+            argument: "contract.parameter_count",
+            actual: count,
+            expected: "0 to 64",
+        });
+    }
     let mut found = BTreeMap::new();
     for index in 0..count {
+        let at = usize::try_from(index).expect("because it is at most 64");
         // SAFETY: the caller's promise: so many are there.
-        let parameter = unsafe { pointer.add(index).read() };
+        let parameter = unsafe { pointer.add(at).read() };
         // SAFETY: the caller's promise.
         let name = unsafe { edge::text(parameter.name, "contract.parameters[].name") }?;
-        found.insert(name.to_owned(), parameter.value);
+        if found.insert(name.to_owned(), parameter.value).is_some() {
+            return Err(Usage::Value {
+                argument: "contract.parameters",
+                actual: index,
+                expected: "each name once",
+            });
+        }
     }
     Ok(Some(found))
 }
@@ -179,4 +186,4 @@ pub(crate) unsafe fn path(pointer: *const c_char) -> Option<PathBuf> {
 }
 
 /// More parameters than any layout has.
-const PARAMETERS_MAX: usize = 64;
+const PARAMETERS_MAX: u64 = 64;

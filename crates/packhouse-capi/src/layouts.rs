@@ -167,8 +167,8 @@ pub unsafe extern "C" fn packhouse_pack(
     unsafe { guard(refusal, body) }
 }
 
-/// Gives the source of a payload back. Writes every byte of `source`, whose length must be the one of
-/// `packhouse_lengths`.
+/// Gives the source of a payload back. Writes every byte of `source`, whose length must be the one
+/// of `packhouse_lengths`.
 ///
 /// # Safety
 /// As for `packhouse_pack`.
@@ -226,7 +226,8 @@ unsafe fn packing(pointer: *const packhouse_contract) -> Result<Packing, Failure
     Ok(Packing::of_contract(&contract)?)
 }
 
-/// Takes a buffer to read and one to write, each with its name, its length and the one it must have.
+/// Takes a buffer to read and one to write, each with its name, its length and the one it must
+/// have.
 ///
 /// # Safety
 /// The pointers are NULL or lead to as many bytes as their lengths say, during `'a`, which nobody

@@ -1,6 +1,6 @@
-//! The C library `libpackhouse`: opens sets and stages, looks payloads up, maps them, packs, and says
-//! why not. Its interface is `include/packhouse.h`; this crate is that header in Rust, and no logic:
-//! `packhouse_loader::set` has all of it.
+//! The C library `libpackhouse`: opens sets and stages, looks payloads up, maps them, packs, and
+//! says why not. Its interface is `include/packhouse.h`; this crate is that header in Rust, and no
+//! logic: `packhouse_loader::set` has all of it.
 //!
 //! - `types`: the header's structs and constants; `usage`: its statuses;
 //! - `edge`: the rules that every call keeps; `handles`: what its opaque pointers lead to;

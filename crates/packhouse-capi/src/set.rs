@@ -21,15 +21,16 @@ impl Mapper for StoreMapper {
     fn map(&self, object: &VerifiedObject) -> io::Result<ReadMap> {
         let file = object.file().as_fd().ok_or(io::ErrorKind::Unsupported)?;
         let bytes = usize::try_from(object.length()).map_err(|_| io::ErrorKind::OutOfMemory)?;
-        // SAFETY: the object was verified on this very descriptor, and neither the store nor a stage
-        // writes or truncates what it published; who does so from outside ends the process by
-        // SIGBUS, which `packhouse.h` says.
+        // SAFETY: the object was verified on this very descriptor, and neither the store nor a
+        // stage writes or truncates what it published; who does so from outside ends the process
+        // by SIGBUS, which `packhouse.h` says.
         unsafe { ReadMap::of_file(file, bytes) }
     }
 }
 
 /// Opens a set. The stage is searched first, where one is given, then the store. Nothing below the
-/// store's root is written. On success `*set` is the caller's: `packhouse_set_release` gives it back.
+/// store's root is written. On success `*set` is the caller's: `packhouse_set_release` gives it
+/// back.
 ///
 /// # Safety
 /// As `packhouse.h` says: pointers are NULL or lead to what their types say.

@@ -1,4 +1,5 @@
-//! A read-only mapping with its own address: a file's bytes, or private memory that was filled once.
+//! A read-only mapping with its own address: a file's bytes, or private memory that was filled
+//! once.
 //!
 //! Invariants:
 //! - the bytes can't be written through it, by Rust or by C: the pages are mapped read-only;
@@ -31,8 +32,8 @@ impl ReadMap {
     ///
     /// # Safety
     /// The file must be one that nobody truncates or writes while the mapping lives: truncation
-    /// from outside means SIGBUS. Its bytes must have been verified by the caller, through this very
-    /// descriptor.
+    /// from outside means SIGBUS. Its bytes must have been verified by the caller, through this
+    /// very descriptor.
     pub unsafe fn of_file(file: BorrowedFd<'_>, bytes: usize) -> io::Result<Self> {
         if bytes == 0 {
             return Ok(Self { mapping: None });

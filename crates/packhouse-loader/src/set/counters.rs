@@ -1,6 +1,6 @@
 //! What became of a set's tensors, per reason, in tensors and bytes.
 
-use crate::set::refusal::Code;
+use crate::set::code::Code;
 use crate::tally::Count;
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -2,8 +2,8 @@
 //! payload, compare samples of it with live weights.
 //!
 //! - `open`: from options to a set, the stage first, then the store; `reader`: the open set;
-//! - `contract`: what an engine expects of a pack; `refusal`: each reason against using one, with
-//!   its stable code; `counters`: every one of them counted;
+//! - `contract`: what an engine expects of a pack; `refusal`: each reason against using one;
+//!   `code`: their stable numbers; `counters`: every one of them counted;
 //! - `sample`: groups packed again; `packing`: the packers behind it, for engines to fall back on.
 //!
 //! Invariants:
@@ -17,6 +17,7 @@
 //!
 //! Never: writes below the store's root, prints, reads the environment, or keeps global state.
 
+mod code;
 mod contract;
 mod counters;
 mod open;
@@ -25,10 +26,11 @@ mod reader;
 mod refusal;
 mod sample;
 
+pub use code::Code;
 pub use contract::{Contract, ContractMismatch};
 pub use counters::{Counters, RefusalCount};
 pub use open::{OpenOptions, SetName};
 pub use packing::Packing;
 pub use reader::{Entry, Held, Mapper, Mapping, SetReader};
-pub use refusal::{Code, Refusal, SlotName};
+pub use refusal::{Refusal, SlotName};
 pub use sample::{Difference, SampleChoice, SampleReport};

@@ -1,5 +1,5 @@
-//! The packers that serve, for a tensor that a contract describes: what an engine falls back on when
-//! a pack is refused, and what samples are compared with.
+//! The packers that serve, for a tensor that a contract describes: what an engine falls back on
+//! when a pack is refused, and what samples are compared with.
 
 use crate::set::contract::Contract;
 use crate::set::refusal::Refusal;

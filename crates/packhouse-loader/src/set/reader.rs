@@ -199,8 +199,9 @@ impl SetReader {
         found.map_err(|refusal| self.refuse(indexes.first().copied(), refusal))
     }
 
-    /// Puts an entry's payload into memory: proves it as the set's trust says, then maps it. Whoever
-    /// asks while somebody holds it gets the same mapping. Errors name tensor, object and values.
+    /// Puts an entry's payload into memory: proves it as the set's trust says, then maps it.
+    /// Whoever asks while somebody holds it gets the same mapping. Errors name tensor, object and
+    /// values.
     pub fn map(&self, entry: &Entry) -> Result<Arc<Mapping>, Refusal> {
         let mapped = self.usable().and_then(|()| self.map_proved(entry));
         mapped.map_err(|refusal| self.refuse(Some(entry.index), refusal))
@@ -242,7 +243,6 @@ impl SetReader {
             name: entry.name(),
             mismatch: Box::new(mismatch),
         })?;
-        entry.fits_its_layout()?;
         Ok(entry)
     }
 
@@ -284,6 +284,7 @@ impl SetReader {
                 actual_length: record.length,
             });
         }
+        fits_its_layout(&record, name)?;
         Ok(record)
     }
 
@@ -497,26 +498,6 @@ impl Entry {
             tensor: self.tensor.clone(),
         }
     }
-
-    /// Whether the payload is as long as its layout says, where the layout is known here: a kernel
-    /// reads that far.
-    fn fits_its_layout(&self) -> Result<(), Refusal> {
-        let admitted = match admit(&self.name().to_string(), &Asked::by(&self.record.identity)) {
-            Ok(admitted) => admitted,
-            // An engine may know a layout that this library does not pack.
-            Err(Refusal::LayoutUnknown { .. }) => return Ok(()),
-            Err(refusal) => return Err(refusal),
-        };
-        if admitted.payload_bytes() == self.record.length {
-            return Ok(());
-        }
-        Err(Refusal::PackLength {
-            name: self.name(),
-            layout: admitted.layout().id(),
-            expected: admitted.payload_bytes(),
-            actual: self.record.length,
-        })
-    }
 }
 
 impl Mapping {
@@ -542,6 +523,26 @@ impl std::ops::Deref for Mapping {
     fn deref(&self) -> &[u8] {
         &self.bytes
     }
+}
+
+/// Whether the payload is as long as its layout says, where the layout is known here: a kernel
+/// reads that far.
+fn fits_its_layout(record: &PackRecord, name: impl Fn() -> SlotName) -> Result<(), Refusal> {
+    let admitted = match admit(&name().to_string(), &Asked::by(&record.identity)) {
+        Ok(admitted) => admitted,
+        // An engine may know a layout that this library does not pack.
+        Err(Refusal::LayoutUnknown { .. }) => return Ok(()),
+        Err(refusal) => return Err(refusal),
+    };
+    if admitted.payload_bytes() == record.length {
+        return Ok(());
+    }
+    Err(Refusal::PackLength {
+        name: name(),
+        layout: admitted.layout().id(),
+        expected: admitted.payload_bytes(),
+        actual: record.length,
+    })
 }
 
 /// Locks a mutex whose content no panic can leave half-changed.

@@ -1,0 +1,591 @@
+/* packhouse.h: the C interface of Packhouse.
+
+   A model's weights, packed once in the order that some kernels read, are kept in a store under
+   the SHA-256 of their bytes. A set is the packs of one model under one plan. This library opens a
+   set, finds a tensor's pack under the contract that a kernel has, proves its bytes and maps them;
+   and it says why not, so that an engine can pack by itself.
+
+   Calls. Every call that can fail returns a status, PACKHOUSE_OK or not, and writes its reason to
+   *refusal, which may be NULL. Structs begin with struct_size, which the caller sets to sizeof
+   before every call; the rest of a struct that the library fills need not be set. A call that fails
+   changes nothing but *refusal, and sets the place for a new handle to NULL.
+
+   Ownership. A set and a mapping are counted: whoever gets one from packhouse_set_open or
+   packhouse_set_map owns a count and gives it back by the matching release. A mapping stays valid
+   after its set is released. Texts in structs belong to the set, and payload bytes to the mapping,
+   that they were told of. All other memory is the caller's.
+
+   Threads. There is no global state. Any number of threads may use one set or mapping at once, as
+   long as each use ends before the last count is given back.
+
+   Bytes. Mapped payloads are read-only pages of the store's own file, shared by all processes that
+   map it. Nothing of Packhouse ever changes or cuts such a file; if somebody else cuts one while it
+   is mapped, reading past its new end is SIGBUS.
+
+   Written from the library's source (cargo xtask docs); a test compares both. */
+
+#ifndef PACKHOUSE_H
+#define PACKHOUSE_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Most dims that an entry or contract can tell. */
+#define PACKHOUSE_DIMS_MAX 8
+/* Bytes of a SHA-256. */
+#define PACKHOUSE_DIGEST_BYTES 32
+/* Bytes of a refusal's text, its final NUL among them. */
+#define PACKHOUSE_TEXT_BYTES 496
+/* Bytes of a layout's or parameter's name, its final NUL among them. */
+#define PACKHOUSE_NAME_BYTES 48
+/* Samples of live weights alone: nothing is hashed. */
+#define PACKHOUSE_TRUST_SAMPLE 1u
+/* A receipt of this user, else a hash now. */
+#define PACKHOUSE_TRUST_RECEIPT 2u
+/* A hash now. */
+#define PACKHOUSE_TRUST_DEEP 3u
+/* The first refusal fails the whole set, and opening proves every payload. */
+#define PACKHOUSE_OPEN_STRICT 1u
+/* The object's own pages, shared with every process that maps it. */
+#define PACKHOUSE_HELD_MAPPED 1u
+/* Private memory. */
+#define PACKHOUSE_HELD_COPIED 2u
+/* Hashed as asked. */
+#define PACKHOUSE_PROOF_DEEP 1u
+/* A receipt. */
+#define PACKHOUSE_PROOF_RECEIPT 2u
+/* Hashed because no receipt matched. */
+#define PACKHOUSE_PROOF_REVERIFIED 3u
+/* Samples alone. */
+#define PACKHOUSE_PROOF_SAMPLE 4u
+/* Goes up with every change that a program built against an earlier header would not survive. */
+#define PACKHOUSE_ABI_VERSION 1u
+
+/* A status: PACKHOUSE_OK or one of the numbers below, which never change meaning. */
+typedef int32_t packhouse_status;
+
+enum {
+    /* Done. */
+    PACKHOUSE_OK = 0,
+    /* A pointer that must not be NULL is. */
+    PACKHOUSE_NULL_POINTER = 1,
+    /* A struct_size is smaller than the struct's first version. */
+    PACKHOUSE_STRUCT_SIZE = 2,
+    /* A field is set that this library doesn't know. */
+    PACKHOUSE_UNKNOWN_FIELD = 3,
+    /* A text is not UTF-8. */
+    PACKHOUSE_TEXT = 4,
+    /* A number is none of those that mean something. */
+    PACKHOUSE_VALUE = 5,
+    /* An index is past the end. */
+    PACKHOUSE_INDEX = 6,
+    /* A buffer has the wrong length. */
+    PACKHOUSE_BUFFER = 7,
+    /* Source and target overlap. */
+    PACKHOUSE_OVERLAP = 8,
+    /* A pack has more dims than the struct can tell. */
+    PACKHOUSE_TOO_MANY = 9,
+    /* A defect in this library; please report it. */
+    PACKHOUSE_BUG = 99,
+    /* What was given for a set is no key, no digits of one and no folder of one. */
+    PACKHOUSE_SET_NAME = 100,
+    /* There is no store at the place given. */
+    PACKHOUSE_STORE_MISSING = 101,
+    /* The store's place is no absolute path, is no store, or can be changed by others. */
+    PACKHOUSE_STORE_UNTRUSTED = 102,
+    /* There is no such set. */
+    PACKHOUSE_NO_SET = 103,
+    /* More than one set fits. */
+    PACKHOUSE_MANY_SETS = 104,
+    /* The set's manifest is damaged, or not the one of its key. */
+    PACKHOUSE_MANIFEST_CORRUPT = 105,
+    /* The set's runtime index is absent, damaged, or not its manifest's. */
+    PACKHOUSE_INDEX_CORRUPT = 106,
+    /* The set's files belong to others or can be changed by others. */
+    PACKHOUSE_SET_UNTRUSTED = 107,
+    /* The stage or a copy in it is not used; the store is instead. */
+    PACKHOUSE_STAGE_REFUSED = 108,
+    /* The set fills no such slot. */
+    PACKHOUSE_NO_SLOT = 120,
+    /* The set has no tensor of this name. */
+    PACKHOUSE_NO_TENSOR = 121,
+    /* More than one slot has a pack of the tensor that fits the contract. */
+    PACKHOUSE_MANY_SLOTS = 122,
+    /* The entry is not of this set. */
+    PACKHOUSE_OTHER_ENTRY = 123,
+    /* The pack's record is absent. */
+    PACKHOUSE_PACK_MISSING = 124,
+    /* The pack's record is damaged. */
+    PACKHOUSE_PACK_CORRUPT = 125,
+    /* The pack's record belongs to others or can be changed by others. */
+    PACKHOUSE_PACK_UNTRUSTED = 126,
+    /* The pack's record names another payload than the set. */
+    PACKHOUSE_PACK_DISAGREES = 127,
+    /* The pack has another layout than the contract. */
+    PACKHOUSE_LAYOUT = 130,
+    /* The pack has another version of the layout than the contract. */
+    PACKHOUSE_LAYOUT_VERSION = 131,
+    /* The pack is of another type than the contract. */
+    PACKHOUSE_TYPE = 132,
+    /* The pack is of another shape than the contract. */
+    PACKHOUSE_DIMS = 133,
+    /* The pack has other layout parameters than the contract. */
+    PACKHOUSE_PARAMETERS = 134,
+    /* The pack is of other weights than the contract. */
+    PACKHOUSE_SOURCE = 135,
+    /* The pack was made by another packer than the contract's. */
+    PACKHOUSE_FINGERPRINT = 136,
+    /* The layout's order depends on its packer, and the contract has no fingerprint. */
+    PACKHOUSE_FINGERPRINT_NEEDED = 137,
+    /* The payload is absent. */
+    PACKHOUSE_OBJECT_MISSING = 140,
+    /* The payload is damaged. */
+    PACKHOUSE_OBJECT_CORRUPT = 141,
+    /* The payload belongs to others or can be changed by others. */
+    PACKHOUSE_OBJECT_UNTRUSTED = 142,
+    /* The payload changed while it was hashed. */
+    PACKHOUSE_OBJECT_CHANGED = 143,
+    /* Samples are the only proof that was chosen, and none were compared yet. */
+    PACKHOUSE_NOT_SAMPLED = 144,
+    /* There is no address space or memory for the payload. */
+    PACKHOUSE_NO_MEMORY = 145,
+    /* The live weights to compare with could not be had. */
+    PACKHOUSE_LIVE_WEIGHTS = 150,
+    /* The payload is not what the packer makes of the live weights. */
+    PACKHOUSE_SAMPLE_DIFFERS = 151,
+    /* The pack was made by a packer that is not at hand, so samples can't be compared. */
+    PACKHOUSE_OTHER_PACKER = 152,
+    /* There is no packer for a layout of this name and version. */
+    PACKHOUSE_LAYOUT_UNKNOWN = 160,
+    /* The layout does not take this type, shape or these parameters. */
+    PACKHOUSE_NOT_ADMITTED = 161,
+    /* A strict set had a refusal before. */
+    PACKHOUSE_SET_FAILED = 170,
+    /* The operating system said no. */
+    PACKHOUSE_HOST = 180,
+};
+
+/* An open set, and the texts of it that C was shown. */
+typedef struct packhouse_set packhouse_set;
+
+/* A mapped payload. */
+typedef struct packhouse_mapping packhouse_mapping;
+
+/* What packhouse_set_open is told. */
+typedef struct packhouse_open_options {
+    /* sizeof of this struct. */
+    uint32_t struct_size;
+    /* PACKHOUSE_TRUST_*: what proof a payload needs before it is mapped. */
+    uint32_t trust;
+    /* PACKHOUSE_OPEN_* bits. */
+    uint32_t flags;
+    /* Zero. */
+    uint32_t reserved;
+    /* The store's root, an absolute path. */
+    const char *store;
+    /* The folder of this user's private state, an absolute path; receipts live there. */
+    const char *state;
+    /* The folder of stages, an absolute path; NULL looks for none. */
+    const char *stage;
+    /* The set: 8 to 64 digits of its key, or its folder; NULL is the only one of the store. */
+    const char *set;
+} packhouse_open_options;
+
+/* One named layout parameter. */
+typedef struct packhouse_parameter {
+    /* Its name. */
+    const char *name;
+    /* Its value. */
+    uint64_t value;
+} packhouse_parameter;
+
+/* What an engine's kernel reads; a pack must be exactly this to be found. */
+typedef struct packhouse_contract {
+    /* sizeof of this struct. */
+    uint32_t struct_size;
+    /* ggml type id of the source tensor. */
+    uint32_t type_id;
+    /* Layout id. */
+    const char *layout;
+    /* Layout version. */
+    uint64_t layout_version;
+    /* Dims, ne0 first; trailing ones don't matter. */
+    uint64_t dims[PACKHOUSE_DIMS_MAX];
+    /* How many of them are given. */
+    uint32_t dim_count;
+    /* Zero. */
+    uint32_t reserved;
+    /* The layout's parameters, all of them; NULL takes any, and packs with the defaults. */
+    const packhouse_parameter *parameters;
+    /* How many. */
+    uint64_t parameter_count;
+    /* 32 bytes, SHA-256 of the source tensor; NULL takes any. */
+    const uint8_t *source_sha256;
+    /* 32 bytes, the packer's fingerprint; NULL takes any. */
+    const uint8_t *fingerprint;
+} packhouse_contract;
+
+/* One tensor of a set: what its pack is. The texts and parameters belong to the set. */
+typedef struct packhouse_entry {
+    /* sizeof of this struct. */
+    uint32_t struct_size;
+    /* ggml type id of the source tensor. */
+    uint32_t type_id;
+    /* Place among the set's entries. */
+    uint64_t index;
+    /* The plan's fixed number for the tensor. */
+    uint64_t slot;
+    /* The tensor's name, NUL-terminated UTF-8. */
+    const char *tensor;
+    /* Its length without the NUL. */
+    uint64_t tensor_bytes;
+    /* Layout id, NUL-terminated. */
+    const char *layout;
+    /* Layout version. */
+    uint64_t layout_version;
+    /* The layout's parameters. */
+    const packhouse_parameter *parameters;
+    /* How many. */
+    uint64_t parameter_count;
+    /* Dims, ne0 first. */
+    uint64_t dims[PACKHOUSE_DIMS_MAX];
+    /* How many. */
+    uint32_t dim_count;
+    /* Zero. */
+    uint32_t reserved;
+    /* Length of the payload. */
+    uint64_t payload_bytes;
+    /* Rows of the source, over all matrices. */
+    uint64_t row_count;
+    /* Bytes of one row of the source. */
+    uint64_t row_bytes;
+    /* Rows in one sample group. */
+    uint64_t unit_rows;
+    /* The pack's key. */
+    uint8_t pack_key[PACKHOUSE_DIGEST_BYTES];
+    /* SHA-256 of the payload. */
+    uint8_t object[PACKHOUSE_DIGEST_BYTES];
+    /* SHA-256 of the source tensor. */
+    uint8_t source_sha256[PACKHOUSE_DIGEST_BYTES];
+    /* The packer's fingerprint. */
+    uint8_t fingerprint[PACKHOUSE_DIGEST_BYTES];
+} packhouse_entry;
+
+/* What an open set is. The text belongs to the set. */
+typedef struct packhouse_set_info {
+    /* sizeof of this struct. */
+    uint32_t struct_size;
+    /* 1 when payloads come from a stage in RAM, else 0. */
+    uint32_t is_staged;
+    /* Tensors in the set. */
+    uint64_t entry_count;
+    /* The plan's name, NUL-terminated UTF-8. */
+    const char *plan;
+    /* The set's key. */
+    uint8_t key[PACKHOUSE_DIGEST_BYTES];
+} packhouse_set_info;
+
+/* A mapped payload. The bytes belong to the mapping. */
+typedef struct packhouse_view {
+    /* sizeof of this struct. */
+    uint32_t struct_size;
+    /* PACKHOUSE_HELD_*: what holds the bytes. */
+    uint32_t held;
+    /* PACKHOUSE_PROOF_*: how the bytes were proved. */
+    uint32_t proof;
+    /* Zero. */
+    uint32_t reserved;
+    /* The payload, page-aligned and read-only. */
+    const void *data;
+    /* Its length. */
+    uint64_t bytes;
+    /* Its SHA-256. */
+    uint8_t object[PACKHOUSE_DIGEST_BYTES];
+} packhouse_view;
+
+/* Tensors and the bytes of their payloads. */
+typedef struct packhouse_count {
+    /* Tensors. */
+    uint64_t tensors;
+    /* Bytes of their payloads. */
+    uint64_t bytes;
+} packhouse_count;
+
+/* Where a set's tensors went. A tensor counts once in each, however often it is asked for. */
+typedef struct packhouse_counters {
+    /* sizeof of this struct. */
+    uint32_t struct_size;
+    /* How many reasons packhouse_set_refused can tell. */
+    uint32_t refused_count;
+    /* Mapped from files. */
+    packhouse_count mapped;
+    /* Read into private memory. */
+    packhouse_count copied;
+    /* Of these two: hashed because deep was asked for. */
+    packhouse_count deep;
+    /* Proved by a receipt. */
+    packhouse_count receipt;
+    /* Hashed because no receipt matched. */
+    packhouse_count reverified;
+    /* Proved by samples alone. */
+    packhouse_count sample;
+    /* Whose samples equalled the live weights. */
+    packhouse_count sampled;
+    /* Groups compared. */
+    uint64_t sampled_groups;
+} packhouse_counters;
+
+/* One reason and what it refused. */
+typedef struct packhouse_refused {
+    /* sizeof of this struct. */
+    uint32_t struct_size;
+    /* The reason. */
+    packhouse_status status;
+    /* What it refused; what names no tensor of the set counts 0 bytes. */
+    packhouse_count count;
+} packhouse_refused;
+
+/* Why a call failed, in words. */
+typedef struct packhouse_refusal {
+    /* sizeof of this struct. */
+    uint32_t struct_size;
+    /* The same number that the call returned. */
+    packhouse_status status;
+    /* Length of the whole text, which may be more than fits. */
+    uint64_t text_bytes;
+    /* The text, cut between characters, NUL-terminated UTF-8. */
+    char text[PACKHOUSE_TEXT_BYTES];
+} packhouse_refusal;
+
+/* How many samples are compared. */
+typedef struct packhouse_sample_options {
+    /* sizeof of this struct. */
+    uint32_t struct_size;
+    /* Zero. */
+    uint32_t reserved;
+    /* Groups to compare; 0 is 4 to 8 of them by the tensor's size, UINT64_MAX is all. */
+    uint64_t group_count;
+    /* Shifts the places of the groups; give another one at each start. */
+    uint64_t seed;
+} packhouse_sample_options;
+
+/* What was compared. */
+typedef struct packhouse_sample_report {
+    /* sizeof of this struct. */
+    uint32_t struct_size;
+    /* Zero. */
+    uint32_t reserved;
+    /* Groups compared, all of them equal. */
+    uint64_t compared_groups;
+    /* Groups of the whole tensor. */
+    uint64_t group_count;
+    /* Bytes of live weights that were asked for. */
+    uint64_t source_bytes;
+    /* Bytes of payload that were compared. */
+    uint64_t payload_bytes;
+} packhouse_sample_report;
+
+/* One layout that this library packs. */
+typedef struct packhouse_layout_info {
+    /* sizeof of this struct. */
+    uint32_t struct_size;
+    /* 1 when packhouse_unpack gives the source back, else 0. */
+    uint32_t is_invertible;
+    /* Layout version. */
+    uint64_t version;
+    /* How many parameters it has. */
+    uint64_t parameter_count;
+    /* Layout id, NUL-terminated. */
+    char id[PACKHOUSE_NAME_BYTES];
+} packhouse_layout_info;
+
+/* One parameter of a layout. */
+typedef struct packhouse_layout_parameter {
+    /* sizeof of this struct. */
+    uint32_t struct_size;
+    /* 1 when the parameter may be left out, else 0. */
+    uint32_t has_default;
+    /* Its value then. */
+    uint64_t default_value;
+    /* Least value. */
+    uint64_t min;
+    /* Greatest value. */
+    uint64_t max;
+    /* Its name, NUL-terminated. */
+    char name[PACKHOUSE_NAME_BYTES];
+} packhouse_layout_parameter;
+
+/* Gives live weights: writes bytes source bytes from offset on to target and returns 0, or
+   returns anything else when it can't. It must not throw, unwind or jump out. */
+typedef int32_t (*packhouse_live_weights)(
+    void *context,
+    uint64_t offset,
+    void *target,
+    uint64_t bytes);
+
+/* The library's version, as in 0.1.0. The text is static. */
+const char *packhouse_version(void);
+
+/* The version of the interface that the library has; a program compares it with the header's
+   PACKHOUSE_ABI_VERSION before anything else. */
+uint32_t packhouse_abi_version(void);
+
+/* A status' name, as in PACKHOUSE_NO_SET; PACKHOUSE_UNKNOWN_STATUS for numbers that are none.
+   The text is static. */
+const char *packhouse_status_name(packhouse_status status);
+
+/* Opens a set. The stage is searched first, where one is given, then the store. Nothing below
+   the store's root is written. On success *set is the caller's: packhouse_set_release gives it
+   back. */
+packhouse_status packhouse_set_open(
+    const packhouse_open_options *options,
+    packhouse_set **set,
+    packhouse_refusal *refusal);
+
+/* Takes one more count of a set; each is given back by packhouse_set_release. NULL is fine. */
+void packhouse_set_retain(packhouse_set *set);
+
+/* Gives one count of a set back; the last one closes it. Mappings of it stay. NULL is fine. */
+void packhouse_set_release(packhouse_set *set);
+
+/* Tells what a set is. The plan's name belongs to the set. */
+packhouse_status packhouse_set_get_info(
+    const packhouse_set *set,
+    packhouse_set_info *info,
+    packhouse_refusal *refusal);
+
+/* Reads the entry at an index, 0 to entry_count, whatever its contract: for engines that look
+   at a whole set before they choose. Its texts belong to the set. */
+packhouse_status packhouse_set_entry_at(
+    const packhouse_set *set,
+    uint64_t index,
+    packhouse_entry *entry,
+    packhouse_refusal *refusal);
+
+/* Finds the pack of a slot. It must be exactly what the contract says. */
+packhouse_status packhouse_set_lookup_slot(
+    const packhouse_set *set,
+    uint64_t slot,
+    const packhouse_contract *contract,
+    packhouse_entry *entry,
+    packhouse_refusal *refusal);
+
+/* Finds the pack of a tensor by its name. It must be exactly what the contract says; where a
+   plan has several packs of one tensor, exactly one of them must be. */
+packhouse_status packhouse_set_lookup_tensor(
+    const packhouse_set *set,
+    const char *tensor,
+    const packhouse_contract *contract,
+    packhouse_entry *entry,
+    packhouse_refusal *refusal);
+
+/* Puts an entry's payload into memory: proves it as the set's trust says, then maps it. On
+   success *mapping is the caller's: packhouse_mapping_release gives it back. It outlives the
+   set. */
+packhouse_status packhouse_set_map(
+    const packhouse_set *set,
+    const packhouse_entry *entry,
+    packhouse_mapping **mapping,
+    packhouse_refusal *refusal);
+
+/* Packs groups of live weights again and compares them with the payload, bit for bit. live is
+   called on this thread, with context; options may be NULL, and so may report. */
+packhouse_status packhouse_set_sample(
+    const packhouse_set *set,
+    const packhouse_entry *entry,
+    packhouse_live_weights live,
+    void *context,
+    const packhouse_sample_options *options,
+    packhouse_sample_report *report,
+    packhouse_refusal *refusal);
+
+/* Tells where the set's tensors went since it was opened. */
+packhouse_status packhouse_set_get_counters(
+    const packhouse_set *set,
+    packhouse_counters *counters,
+    packhouse_refusal *refusal);
+
+/* Tells one reason and what it refused; index is 0 to the counters' refused_count. */
+packhouse_status packhouse_set_get_refused(
+    const packhouse_set *set,
+    uint32_t index,
+    packhouse_refused *refused,
+    packhouse_refusal *refusal);
+
+/* Tells the last refusal of any thread since the set was opened; status is PACKHOUSE_OK in it
+   when there was none. */
+packhouse_status packhouse_set_get_last_refusal(
+    const packhouse_set *set,
+    packhouse_refusal *refusal);
+
+/* Takes one more count of a mapping. NULL is fine. */
+void packhouse_mapping_retain(packhouse_mapping *mapping);
+
+/* Gives one count of a mapping back; after the last one its bytes are gone. NULL is fine. */
+void packhouse_mapping_release(packhouse_mapping *mapping);
+
+/* Tells where a mapping's bytes are. They belong to the mapping. */
+packhouse_status packhouse_mapping_get_view(
+    const packhouse_mapping *mapping,
+    packhouse_view *view,
+    packhouse_refusal *refusal);
+
+/* How many layouts this library packs. */
+uint32_t packhouse_layout_count(void);
+
+/* Tells the layout at an index, 0 to packhouse_layout_count(). */
+packhouse_status packhouse_layout_at(
+    uint32_t index,
+    packhouse_layout_info *info,
+    packhouse_refusal *refusal);
+
+/* Tells a parameter of the layout at an index. */
+packhouse_status packhouse_layout_parameter_at(
+    uint32_t layout_index,
+    uint64_t parameter_index,
+    packhouse_layout_parameter *parameter,
+    packhouse_refusal *refusal);
+
+/* Tells the lengths of a contract's source and payload. Either place may be NULL. */
+packhouse_status packhouse_lengths(
+    const packhouse_contract *contract,
+    uint64_t *source_bytes,
+    uint64_t *payload_bytes,
+    packhouse_refusal *refusal);
+
+/* Writes the 32 bytes of the fingerprint of this library's packer for a contract: what packs
+   of the layout have in their records when it made them. */
+packhouse_status packhouse_fingerprint(
+    const packhouse_contract *contract,
+    uint8_t *fingerprint,
+    packhouse_refusal *refusal);
+
+/* Packs one tensor on up to thread_count threads, the calling one among them; 0 is one. Writes
+   every byte of payload, whose length must be the one of packhouse_lengths. */
+packhouse_status packhouse_pack(
+    const packhouse_contract *contract,
+    const void *source,
+    uint64_t source_bytes,
+    void *payload,
+    uint64_t payload_bytes,
+    uint32_t thread_count,
+    packhouse_refusal *refusal);
+
+/* Gives the source of a payload back. Writes every byte of source, whose length must be the
+   one of packhouse_lengths. */
+packhouse_status packhouse_unpack(
+    const packhouse_contract *contract,
+    const void *payload,
+    uint64_t payload_bytes,
+    void *source,
+    uint64_t source_bytes,
+    packhouse_refusal *refusal);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

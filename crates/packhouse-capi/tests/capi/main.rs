@@ -1,0 +1,7 @@
+//! The C interface, from outside: the header, and C programs that use the library as engines do.
+//! `scripts/capi.sh` runs all of it under sanitizers too.
+
+mod header;
+mod refusals;
+mod render;
+mod world;

@@ -1,0 +1,710 @@
+//! Each status that the library can give, provoked through C, with what its text must name.
+
+use crate::world::{
+    World, edit, object_path, probe_at, program, publish_object, publish_record, publish_set, run,
+    set_mode, stage, strange_fingerprint,
+};
+use packhouse_base::digest::{Digest, TensorDigest};
+use packhouse_base::identity::PackIdentity;
+use packhouse_store::record::{PackRecord, SampleGeometry};
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+const SAMPLE: (u32, u32) = (1, 0);
+const RECEIPT: (u32, u32) = (2, 0);
+const DEEP: (u32, u32) = (3, 0);
+const STRICT: (u32, u32) = (2, 1);
+
+/// Statuses that were seen.
+#[derive(Default)]
+struct Seen(BTreeSet<String>);
+
+impl Seen {
+    /// Finds the answer to a call among the probe's lines and what its text must have.
+    fn refused(&mut self, lines: &[String], word: &str, status: &str, parts: &[&str]) {
+        let wanted = format!("{word} PACKHOUSE_{status} ");
+        let line = lines.iter().find(|line| line.starts_with(&wanted));
+        let line = line.unwrap_or_else(|| panic!("{wanted}: {lines:#?}"));
+        for part in parts {
+            assert!(line.contains(part), "{part:?} in {line:?}");
+        }
+        self.0.insert(format!("PACKHOUSE_{status}"));
+    }
+}
+
+fn words<'a>(parts: &[&'a [String]], last: &'a [&'a str]) -> Vec<&'a str> {
+    let first = parts
+        .iter()
+        .flat_map(|part| part.iter().map(String::as_str));
+    first.chain(last.iter().copied()).collect()
+}
+
+#[test]
+fn each_status_is_provoked_through_c_and_names_what_it_is_about() {
+    let mut seen = Seen::default();
+    opening(&mut seen);
+    damaged_sets(&mut seen);
+    look_ups(&mut seen);
+    contracts(&mut seen);
+    records(&mut seen);
+    payloads(&mut seen);
+    a_payload_that_changes(&mut seen);
+    stages(&mut seen);
+    samples(&mut seen);
+    strict_sets(&mut seen);
+    the_host(&mut seen);
+    packers(&mut seen);
+    misuse(&mut seen);
+    // A defect of ours can't be had from outside; `edge` has a test of its own.
+    let known = packhouse::statuses().map(|status| status.name.to_string_lossy().into_owned());
+    let known: BTreeSet<String> = known.filter(|name| name != "PACKHOUSE_BUG").collect();
+    seen.0.insert("PACKHOUSE_OK".to_owned());
+    assert_eq!(seen.0, known);
+}
+
+fn opening(seen: &mut Seen) {
+    let world = World::new();
+    let open = &["open"][..];
+    let lines = world.probe_set("xyz", RECEIPT, open);
+    seen.refused(&lines, "open", "SET_NAME", &["\"xyz\"", "8 to 64 digits"]);
+    for folder in ["v1/sets/a", "/", "a/v1/packs/00"] {
+        let lines = world.probe_set(folder, RECEIPT, open);
+        seen.refused(&lines, "open", "SET_NAME", &[folder]);
+    }
+    let zeros = "0".repeat(64);
+    let lines = world.probe_set(&zeros, RECEIPT, open);
+    seen.refused(&lines, "open", "NO_SET", &[&zeros]);
+    let lines = world.probe_set("00000000", RECEIPT, open);
+    seen.refused(&lines, "open", "NO_SET", &["\"00000000\"", "store"]);
+    let places = [world.path("nowhere"), world.path("state"), "-".into()];
+    let lines = probe_at(&places, "-", RECEIPT, open);
+    seen.refused(&lines, "open", "STORE_MISSING", &["nowhere is not there"]);
+    assert!(!world.path("nowhere").exists(), "a reader makes no store");
+    let places = ["store".into(), world.path("state"), "-".into()];
+    let lines = probe_at(&places, "-", RECEIPT, open);
+    seen.refused(
+        &lines,
+        "open",
+        "STORE_UNTRUSTED",
+        &["store is not an absolute path"],
+    );
+    set_mode(&world.path("store"), 0o777);
+    let lines = world.probe(RECEIPT, open);
+    seen.refused(&lines, "open", "STORE_UNTRUSTED", &["mode 0777"]);
+    set_mode(&world.path("store"), 0o755);
+    let other = publish_set(
+        &world.store,
+        "other-plan",
+        world.manifest.entries().to_vec(),
+    );
+    let lines = world.probe_set("-", RECEIPT, open);
+    seen.refused(
+        &lines,
+        "open",
+        "MANY_SETS",
+        &[&other.key().to_string(), &world.key()],
+    );
+}
+
+fn damaged_sets(seen: &mut Seen) {
+    let world = World::new();
+    let (manifest, index) = (
+        world.set_file("manifest.json"),
+        world.set_file("runtime-index.tsv"),
+    );
+    set_mode(&manifest, 0o666);
+    let lines = world.probe(RECEIPT, &["open"]);
+    seen.refused(&lines, "open", "SET_UNTRUSTED", &["manifest.json", "0666"]);
+    set_mode(&manifest, 0o444);
+    edit(&index, |bytes| bytes[30] ^= 1);
+    let lines = world.probe(RECEIPT, &["open"]);
+    seen.refused(&lines, "open", "INDEX_CORRUPT", &[&world.key(), "line 2"]);
+    std::fs::remove_file(&index).expect("because the folder is ours");
+    let lines = world.probe(RECEIPT, &["open"]);
+    seen.refused(
+        &lines,
+        "open",
+        "INDEX_CORRUPT",
+        &["runtime-index.tsv is not there"],
+    );
+    edit(&manifest, |bytes| {
+        let at = bytes.windows(4).position(|part| part == b"gate");
+        bytes[at.expect("because a tensor is called so")] = b'G';
+    });
+    let lines = world.probe(RECEIPT, &["open"]);
+    seen.refused(
+        &lines,
+        "open",
+        "MANIFEST_CORRUPT",
+        &[&world.key(), "its content has key"],
+    );
+}
+
+fn look_ups(seen: &mut Seen) {
+    let world = World::new();
+    let find = |slot: u64, last: &[&str]| {
+        let contract = world.contract(slot);
+        world.probe(RECEIPT, &words(&[&["open".to_owned()], &contract], last))
+    };
+    let lines = find(0, &["slot", "2"]);
+    seen.refused(&lines, "slot", "NO_SLOT", &[&world.key(), "no slot 2"]);
+    let lines = find(0, &["tensor", "gat"]);
+    seen.refused(
+        &lines,
+        "tensor",
+        "NO_TENSOR",
+        &[&world.key(), "no tensor \"gat\""],
+    );
+    let lines = find(5, &["tensor", "twice"]);
+    seen.refused(
+        &lines,
+        "tensor",
+        "MANY_SLOTS",
+        &["\"twice\"", "slot 5", "slot 6"],
+    );
+    let lines = world.probe(RECEIPT, &["open", "at", "0", "forge", "map"]);
+    seen.refused(&lines, "map", "OTHER_ENTRY", &["slot 1", &world.key()]);
+    let lines = world.probe(RECEIPT, &["open", "at", "6"]);
+    seen.refused(&lines, "at", "TOO_MANY", &["future has 9 dims, at most 8"]);
+}
+
+/// One field of a good contract changed at a time.
+fn contracts(seen: &mut Seen) {
+    let world = World::new();
+    let mut with = |slot: u64, at: usize, value: &str, status: &str, parts: &[&str]| {
+        let mut contract = world.contract(slot);
+        contract[at] = value.to_owned();
+        let name = slot.to_string();
+        let found = &["slot", name.as_str()][..];
+        let lines = world.probe(RECEIPT, &words(&[&["open".to_owned()], &contract], found));
+        let name = format!("slot {slot} (");
+        seen.refused(&lines, "slot", status, &[&[name.as_str()], parts].concat());
+    };
+    let digest = "ab".repeat(32);
+    with(
+        0,
+        1,
+        "identity-v1",
+        "LAYOUT",
+        &["is q4_0-xe2-dpas-v2, expected identity-v1"],
+    );
+    with(0, 2, "3", "LAYOUT_VERSION", &["is 2, expected 3"]);
+    with(0, 3, "8", "TYPE", &["type id is 2, expected 8"]);
+    with(0, 4, "128,256", "DIMS", &["[256, 128]", "[128, 256]"]);
+    with(
+        1,
+        5,
+        "n_tile=16",
+        "PARAMETERS",
+        &["\"n_tile\": 8", "\"n_tile\": 16"],
+    );
+    with(0, 6, &digest, "SOURCE", &["SHA-256", &digest]);
+    with(0, 7, &digest, "FINGERPRINT", &["fingerprint is", &digest]);
+    with(9, 7, "-", "FINGERPRINT_NEEDED", &["ggml-cpu-repack"]);
+}
+
+fn records(seen: &mut Seen) {
+    let world = World::new();
+    let at_0 = &["open", "at", "0"][..];
+    let pack = world.pack(0);
+    let kept = std::fs::read(&pack).expect("because it is there");
+    set_mode(&pack, 0o646);
+    let lines = world.probe(RECEIPT, at_0);
+    seen.refused(
+        &lines,
+        "at",
+        "PACK_UNTRUSTED",
+        &["slot 0 (\"gate\")", "0646"],
+    );
+    set_mode(&pack, 0o444);
+    edit(&pack, |bytes| bytes[20] ^= 1);
+    let lines = world.probe(RECEIPT, at_0);
+    seen.refused(
+        &lines,
+        "at",
+        "PACK_CORRUPT",
+        &["slot 0 (\"gate\")", "is corrupt"],
+    );
+    edit(&pack, |bytes| *bytes = kept);
+    let entry = world.entry(0);
+    let mut record = world
+        .store
+        .lookup_pack(&entry.pack)
+        .expect("because it is whole again");
+    record.object = world.entry(4).object;
+    edit(&pack, |bytes| *bytes = record.render());
+    let lines = world.probe(RECEIPT, at_0);
+    let objects = [entry.object.to_string(), record.object.to_string()];
+    seen.refused(&lines, "at", "PACK_DISAGREES", &[&objects[0], &objects[1]]);
+    std::fs::remove_file(&pack).expect("because the folder is ours");
+    let lines = world.probe(RECEIPT, at_0);
+    seen.refused(
+        &lines,
+        "at",
+        "PACK_MISSING",
+        &["slot 0 (\"gate\")", &entry.pack.to_string()],
+    );
+    // A payload shorter than its layout says: a kernel would read past its end.
+    let short = identity_record(&world, [64, 4], &[7; 1000]);
+    let short = publish_set(
+        &world.store,
+        "short",
+        vec![publish_record(&world.store, 3, "short", &short)],
+    );
+    let lines = world.probe_set(&short.key().to_string(), RECEIPT, at_0);
+    let parts = ["the payload has 1000 bytes, identity-v1 makes 1024"];
+    seen.refused(&lines, "at", "PACK_DISAGREES", &parts);
+}
+
+/// A record of layout identity-v1 of type F32, of a payload that need not fit it.
+fn identity_record(world: &World, dims: [u64; 2], payload: &[u8]) -> PackRecord {
+    PackRecord {
+        identity: PackIdentity {
+            layout: "identity-v1".to_owned(),
+            layout_version: 1,
+            parameters: [].into(),
+            fingerprint: strange_fingerprint(),
+            type_id: 0,
+            dims: dims.to_vec(),
+            source: TensorDigest(Digest::of(payload)),
+        },
+        object: publish_object(&world.store, payload),
+        length: payload.len() as u64,
+        sample: SampleGeometry {
+            unit_rows: 1,
+            row_bytes: 4 * dims[0],
+            row_count: dims[1],
+        },
+    }
+}
+
+fn payloads(seen: &mut Seen) {
+    let map = &["open", "at", "0", "map"][..];
+    let world = World::new();
+    let (object, digest) = (world.object(0), world.entry(0).object.to_string());
+    let lines = world.probe(SAMPLE, map);
+    seen.refused(&lines, "map", "NOT_SAMPLED", &["slot 0 (\"gate\")"]);
+    set_mode(&object, 0o446);
+    let lines = world.probe(RECEIPT, map);
+    seen.refused(
+        &lines,
+        "map",
+        "OBJECT_UNTRUSTED",
+        &["slot 0 (\"gate\")", &digest, "0446"],
+    );
+    set_mode(&object, 0o444);
+    edit(&object, |bytes| bytes[77] ^= 1);
+    for trust in [RECEIPT, DEEP] {
+        let lines = world.probe(trust, map);
+        seen.refused(
+            &lines,
+            "map",
+            "OBJECT_CORRUPT",
+            &["slot 0 (\"gate\")", &digest],
+        );
+    }
+    edit(&object, |bytes| {
+        bytes.pop();
+    });
+    let lines = world.probe(RECEIPT, map);
+    seen.refused(
+        &lines,
+        "map",
+        "OBJECT_CORRUPT",
+        &["18431 bytes, expected 18432"],
+    );
+    std::fs::remove_file(&object).expect("because the folder is ours");
+    let lines = world.probe(RECEIPT, map);
+    seen.refused(
+        &lines,
+        "map",
+        "OBJECT_MISSING",
+        &["slot 0 (\"gate\")", &digest],
+    );
+}
+
+/// A large object whose times change all the time, so that they do while it is hashed.
+fn a_payload_that_changes(seen: &mut Seen) {
+    let world = World::new();
+    let (set, path) = large(&world);
+    let is_over = AtomicBool::new(false);
+    let lines = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let file = std::fs::File::open(&path).expect("because it is there");
+            while !is_over.load(Ordering::Relaxed) {
+                let now = std::time::SystemTime::now();
+                file.set_modified(now).expect("because it is ours");
+            }
+        });
+        let mut attempts =
+            (0..200).map(|_| world.probe_set(&set, DEEP, &["open", "at", "0", "map"]));
+        let found = attempts.find(|lines| lines.iter().any(|l| l.contains("OBJECT_CHANGED")));
+        is_over.store(true, Ordering::Relaxed);
+        found
+    });
+    let lines = lines.expect("because the object changes all the time");
+    let part = "changed while it was hashed";
+    seen.refused(
+        &lines,
+        "map",
+        "OBJECT_CHANGED",
+        &["slot 0 (\"large\")", part],
+    );
+}
+
+/// A set with one payload of 16 MiB.
+fn large(world: &World) -> (String, std::path::PathBuf) {
+    let record = identity_record(world, [1 << 12, 1 << 10], &vec![3; 16 << 20]);
+    let entry = publish_record(&world.store, 0, "large", &record);
+    let path = object_path(&world.path("store"), &record.object);
+    let set = publish_set(&world.store, "large", vec![entry]);
+    (set.key().to_string(), path)
+}
+
+fn stages(seen: &mut Seen) {
+    let world = World::new();
+    let folder = stage(&world);
+    let map = &["open", "info", "at", "0", "map", "view", "counters", "last"][..];
+    let lines = world.probe(RECEIPT, map);
+    assert!(
+        lines
+            .iter()
+            .any(|line| line.starts_with("staged=1 entries=8")),
+        "{lines:#?}"
+    );
+    assert!(
+        lines.iter().any(|line| line.contains(" held=1 proof=2 ")),
+        "{lines:#?}"
+    );
+    assert!(
+        !lines.iter().any(|line| line.starts_with("refused")),
+        "{lines:#?}"
+    );
+    // A copy that was touched is not used, and the store's is: never silently.
+    let copy = folder
+        .join("objects")
+        .join(world.entry(0).object.to_string());
+    edit(&copy, |bytes| bytes[1] ^= 1);
+    let lines = world.probe(RECEIPT, map);
+    assert!(
+        lines.iter().any(|line| line.contains(" held=1 proof=3 ")),
+        "{lines:#?}"
+    );
+    assert!(
+        lines.contains(&"refused PACKHOUSE_STAGE_REFUSED 1/18432".to_owned()),
+        "{lines:#?}"
+    );
+    let parts = ["slot 0 (\"gate\")", "the store is used"];
+    seen.refused(&lines, "last", "STAGE_REFUSED", &parts);
+    // A stage that is damaged as a whole, and a folder that others can reach.
+    edit(&folder.join("manifest.json"), |bytes| bytes[9] ^= 1);
+    let lines = world.probe(RECEIPT, map);
+    assert!(
+        lines
+            .iter()
+            .any(|line| line.starts_with("staged=0 entries=8")),
+        "{lines:#?}"
+    );
+    seen.refused(
+        &lines,
+        "last",
+        "STAGE_REFUSED",
+        &["manifest.json", "the store is used"],
+    );
+    set_mode(&world.path("stage"), 0o755);
+    let lines = world.probe(RECEIPT, map);
+    seen.refused(
+        &lines,
+        "last",
+        "STAGE_REFUSED",
+        &["stage", "0755", "the store is used"],
+    );
+}
+
+fn samples(seen: &mut Seen) {
+    let world = World::new();
+    let file = |name: &str| world.path(name).display().to_string();
+    let mut source = std::fs::read(file("gate")).expect("because it is there");
+    let (short, other) = (file("short"), file("other"));
+    std::fs::write(&short, &source[..5000]).expect("because it is ours");
+    let sample = |at: &str, file: &str, last: &[&str]| {
+        let first = [
+            "open",
+            "at",
+            at,
+            "sample",
+            file,
+            "18446744073709551615",
+            "0",
+        ];
+        world.probe(RECEIPT, &[&first, last].concat())
+    };
+    let lines = sample("0", &short, &[]);
+    seen.refused(
+        &lines,
+        "sample",
+        "LIVE_WEIGHTS",
+        &["slot 0 (\"gate\")", "2304 live bytes at 4608"],
+    );
+    // Row 37 of the source is another one: group 2 of 16 rows.
+    source[37 * 144 + 20] ^= 0x10;
+    std::fs::write(&other, source).expect("because it is ours");
+    let lines = sample("0", &other, &["map"]);
+    let parts = [
+        "slot 0 (\"gate\")",
+        "group 2 (rows 32 to 47), first in row 37",
+        "payload byte",
+    ];
+    seen.refused(&lines, "sample", "SAMPLE_DIFFERS", &parts);
+    seen.refused(&lines, "map", "SAMPLE_DIFFERS", &parts);
+    let lines = sample("7", &file("stranger"), &[]);
+    let theirs = strange_fingerprint().to_string();
+    seen.refused(
+        &lines,
+        "sample",
+        "OTHER_PACKER",
+        &["slot 13 (\"stranger\")", &theirs],
+    );
+    let lines = sample("5", &file("repack"), &[]);
+    seen.refused(
+        &lines,
+        "sample",
+        "OTHER_PACKER",
+        &["slot 9 (\"repack\")", "Q8_0"],
+    );
+}
+
+fn strict_sets(seen: &mut Seen) {
+    let world = World::new();
+    let contract = world.contract(0);
+    let lines = world.probe(
+        STRICT,
+        &words(
+            &[&["open".to_owned()], &contract],
+            &["slot", "0", "map", "slot", "3", "map", "at", "0"],
+        ),
+    );
+    assert!(
+        lines.contains(&"map PACKHOUSE_OK ".to_owned()),
+        "{lines:#?}"
+    );
+    let parts = ["failed: set", "has no slot 3"];
+    seen.refused(&lines, "map", "SET_FAILED", &parts);
+    seen.refused(&lines, "at", "SET_FAILED", &parts);
+    edit(&world.object(13), |bytes| bytes[0] ^= 1);
+    let lines = world.probe(STRICT, &["open"]);
+    seen.refused(
+        &lines,
+        "open",
+        "OBJECT_CORRUPT",
+        &["slot 13 (\"stranger\")"],
+    );
+    // Without strict the other tensors serve.
+    let lines = world.probe(
+        RECEIPT,
+        &["open", "at", "7", "map", "at", "0", "map", "counters"],
+    );
+    seen.refused(&lines, "map", "OBJECT_CORRUPT", &["slot 13"]);
+    assert!(
+        lines.contains(&"map PACKHOUSE_OK ".to_owned()),
+        "{lines:#?}"
+    );
+    assert!(
+        lines.contains(&"refused PACKHOUSE_OBJECT_CORRUPT 1/256".to_owned()),
+        "{lines:#?}"
+    );
+}
+
+fn the_host(seen: &mut Seen) {
+    let world = World::new();
+    let lines = world.probe(RECEIPT, &["open", "at", "0", "no-files", "map"]);
+    seen.refused(
+        &lines,
+        "map",
+        "HOST",
+        &["slot 0 (\"gate\")", "too many open files"],
+    );
+    let (set, _) = large(&world);
+    let limited = ["open", "at", "0", "memory", "4194304", "map"];
+    let lines = world.probe_set(&set, SAMPLE, &limited);
+    seen.refused(&lines, "map", "NOT_SAMPLED", &[]);
+    let lines = world.probe_set(&set, RECEIPT, &limited);
+    let parts = [
+        "slot 0 (\"large\")",
+        "16777216 bytes can't be mapped",
+        "memory",
+    ];
+    seen.refused(&lines, "map", "NO_MEMORY", &parts);
+}
+
+fn packers(seen: &mut Seen) {
+    let world = World::new();
+    let mut asked = |contract: &[&str], status: &str, parts: &[&str]| {
+        let lines = world.probe(RECEIPT, &[&["contract"], contract, &["lengths"]].concat());
+        seen.refused(&lines, "lengths", status, parts);
+    };
+    let known = ["future-layout", "7"];
+    asked(
+        &["future-layout", "7", "24", "2", "-", "-", "-"],
+        "LAYOUT_UNKNOWN",
+        &known,
+    );
+    let version = ["identity-v1 version 2"];
+    asked(
+        &["identity-v1", "2", "0", "2", "-", "-", "-"],
+        "LAYOUT_UNKNOWN",
+        &version,
+    );
+    let rows = ["17 rows are no multiple of 16"];
+    asked(
+        &["q4_0-xe2-dpas-v2", "2", "2", "64,17", "-", "-", "-"],
+        "NOT_ADMITTED",
+        &rows,
+    );
+    asked(
+        &["identity-v1", "1", "4", "2", "-", "-", "-"],
+        "NOT_ADMITTED",
+        &["type id 4"],
+    );
+    let engine = ["ggml-cpu-repack", "Q8_0"];
+    asked(
+        &["ggml-cpu-repack", "1", "8", "64,32", "-", "-", "-"],
+        "OTHER_PACKER",
+        &engine,
+    );
+}
+
+const NULL: &str = "NULL_POINTER";
+const SIZE: &str = "STRUCT_SIZE";
+const FIELD: &str = "UNKNOWN_FIELD";
+/// What `tests/c/misuse.c` does wrong, and what it is told.
+const MISUSES: &[(&str, &str, &str)] = &[
+    ("null-options", NULL, "packhouse_open_options is NULL"),
+    ("null-set-place", NULL, "argument set is NULL"),
+    ("null-store", NULL, "options.store"),
+    ("null-state", NULL, "options.state"),
+    ("null-set", NULL, "argument set"),
+    ("null-entry", NULL, "packhouse_entry"),
+    ("null-contract", NULL, "packhouse_contract"),
+    ("null-tensor", NULL, "argument tensor"),
+    ("null-layout", NULL, "contract.layout"),
+    ("null-parameters", NULL, "contract.parameters"),
+    ("null-map-entry", NULL, "packhouse_entry"),
+    ("null-mapping-place", NULL, "argument mapping"),
+    ("null-mapping", NULL, "argument mapping"),
+    ("null-live", NULL, "argument live"),
+    ("null-last", NULL, ""),
+    ("null-fingerprint", NULL, "argument fingerprint"),
+    ("null-source", NULL, "argument source"),
+    (
+        "small-options",
+        SIZE,
+        "packhouse_open_options.struct_size is 8, this library knows 48",
+    ),
+    ("small-entry", SIZE, "packhouse_entry.struct_size is 0"),
+    ("small-refusal", SIZE, ""),
+    ("later-options", "OK", ""),
+    ("later-field", FIELD, "at byte 48"),
+    ("later-counters", "OK", ""),
+    (
+        "reserved",
+        FIELD,
+        "packhouse_open_options has a field set at byte 12",
+    ),
+    (
+        "flags",
+        FIELD,
+        "packhouse_open_options has a field set at byte 8",
+    ),
+    ("contract-reserved", FIELD, "packhouse_contract"),
+    ("sample-reserved", FIELD, "packhouse_sample_options"),
+    ("trust", "VALUE", "options.trust is 9"),
+    ("text", "TEXT", "options.set is not UTF-8 at byte 0"),
+    ("tensor-text", "TEXT", "tensor is not UTF-8 at byte 1"),
+    (
+        "dim-count",
+        "VALUE",
+        "contract.dim_count is 9, expected 0 to 8",
+    ),
+    (
+        "parameter-count",
+        "VALUE",
+        "contract.parameter_count is 18446744073709551615",
+    ),
+    (
+        "parameter-twice",
+        "VALUE",
+        "contract.parameters is 1, expected each name once",
+    ),
+    (
+        "entry-index",
+        "INDEX",
+        "index 1000 is past the end: there are 8",
+    ),
+    ("refused-index", "INDEX", "index 1000"),
+    (
+        "layout-index",
+        "INDEX",
+        "index 1000 is past the end: there are 5",
+    ),
+    ("parameter-index", "INDEX", "index 1000"),
+    (
+        "short-source",
+        "BUFFER",
+        "source has 127 bytes, expected 128",
+    ),
+    (
+        "long-payload",
+        "BUFFER",
+        "payload has 129 bytes, expected 128",
+    ),
+    ("overlap", "OVERLAP", "overlap"),
+    ("beside", "OK", ""),
+    ("unpack-overlap", "OVERLAP", "overlap"),
+    ("no-refusal", "BUFFER", ""),
+];
+
+/// Each call that breaks the rules has its status and changes nothing.
+fn misuse(seen: &mut Seen) {
+    let world = World::new();
+    let lines = world.probe(RECEIPT, &["open", "misuse"]);
+    for &(name, status, part) in MISUSES {
+        seen.refused(&lines, &format!("misuse {name}"), status, &[part]);
+    }
+    let extra = lines.iter().filter(|line| line.starts_with("misuse "));
+    assert_eq!(extra.count(), MISUSES.len() + 1, "{lines:#?}");
+    assert!(
+        lines.contains(&"misuse place-is-null yes".to_owned()),
+        "{lines:#?}"
+    );
+}
+
+/// The example says why it was refused, and does not go on.
+#[test]
+fn the_example_prints_the_refusal() {
+    let world = World::new();
+    let run_on = |store: &Path, tensor: &str| {
+        let mut command = Command::new(program("dot", &["dot.c"]));
+        command
+            .arg(store)
+            .arg(world.path("state"))
+            .args(["", tensor, "256", "128", "1"]);
+        let output = run(&mut command);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code(), said)
+    };
+    let (code, said) = run_on(&world.path("nowhere"), "gate");
+    assert_eq!(code, Some(3), "{said}");
+    assert!(
+        said.starts_with("the set refused: PACKHOUSE_STORE_MISSING: the store"),
+        "{said}"
+    );
+    let (code, said) = run_on(&world.path("store"), "plain");
+    assert_eq!(code, Some(3), "{said}");
+    assert!(
+        said.contains("the pack refused: PACKHOUSE_LAYOUT: slot 4 (\"plain\")"),
+        "{said}"
+    );
+}
