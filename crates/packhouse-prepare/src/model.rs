@@ -178,7 +178,7 @@ impl ModelFile {
             return Err(ModelError::EndsEarly {
                 path: self.path().to_owned(),
                 expected: offset + target.len() as u64,
-                actual: offset + filled as u64,
+                actual: self.file.stat()?.size,
             });
         }
         Ok(())

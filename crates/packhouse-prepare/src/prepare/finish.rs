@@ -89,14 +89,10 @@ impl Work<'_> {
                 "pack {} is object {}, the manifest says {}",
                 ours.pack, ours.object, theirs.object
             );
-            let State::Ready(_, how) = self.states.of(index) else {
-                continue;
-            };
-            // What this run packed itself needs no other judge.
-            if how == super::How::Reused {
-                self.states.set(index, State::ToMake(Reason::Disputed(was)));
-                is_disputed = true;
-            }
+            // Also what this run packed: its packer may make other bytes each time.
+            let state = State::ToMake(Reason::Disputed(was));
+            self.states.set(index, state);
+            is_disputed = true;
         }
         is_disputed
     }

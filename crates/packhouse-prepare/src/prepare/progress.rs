@@ -42,6 +42,8 @@ pub enum Phase {
     Pack,
     /// Objects are hashed.
     Verify,
+    /// Objects are copied to or from elsewhere.
+    Copy,
 }
 
 /// Hears nothing.

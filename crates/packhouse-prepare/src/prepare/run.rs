@@ -219,10 +219,7 @@ impl<'a> Work<'a> {
         match look(self.store, self.item(index), digest)? {
             Look::Ready(found) => self.take_found(index, *found),
             Look::Missing => {}
-            Look::Damaged(was) => {
-                let state = State::ToMake(Reason::Damaged(was));
-                self.states.set(index, state);
-            }
+            Look::Damaged(was) => self.states.set_damaged(index, was),
         }
         Ok(())
     }

@@ -61,6 +61,13 @@ impl States {
         }
     }
 
+    /// Takes note of damage; what was found first is what is told.
+    pub(super) fn set_damaged(&self, item: usize, was: String) {
+        if self.reason(item) == Reason::New {
+            self.set(item, State::ToMake(Reason::Damaged(was)));
+        }
+    }
+
     /// Takes what was found of a tensor's pack.
     pub(super) fn set_found(&self, item: usize, found: &Found) {
         let how = match self.reason(item) {

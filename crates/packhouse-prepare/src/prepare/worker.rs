@@ -245,8 +245,7 @@ impl Round<'_, '_> {
             }
             Look::Missing => Ok(false),
             Look::Damaged(was) => {
-                let state = State::ToMake(Reason::Damaged(was));
-                work.states.set(index, state);
+                work.states.set_damaged(index, was);
                 Ok(false)
             }
         }
