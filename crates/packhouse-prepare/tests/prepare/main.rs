@@ -12,6 +12,7 @@ mod plan_properties;
 mod plan_qwen27;
 mod plan_select;
 mod plan_world;
+mod prepare_crash;
 mod prepare_faults;
 mod prepare_runs;
 mod prepare_world;

@@ -1,6 +1,6 @@
 //! A small model and a store, on the simulated disk; recipes that tests can make lie.
 
-use packhouse_base::digest::{Digest, Fingerprint, TensorDigest};
+use packhouse_base::digest::{Digest, Fingerprint, SetKey, TensorDigest};
 use packhouse_base::ggml_type::GgmlType;
 use packhouse_base::identity::PackIdentity;
 use packhouse_container::gguf::{Draft, DraftTensor, Entry, Value};
@@ -237,10 +237,14 @@ impl World {
 
     /// Hashes all objects of a set.
     pub(crate) fn verify(&self, prepared: &Prepared) -> SetVerification {
+        self.verify_key(prepared.set)
+    }
+
+    pub(crate) fn verify_key(&self, set: SetKey) -> SetVerification {
         let depth = Depth::Deep {
             threads: NonZeroUsize::MIN,
         };
-        self.store().verify_set(prepared.set, depth, &|_| {})
+        self.store().verify_set(set, depth, &|_| {})
     }
 }
 
