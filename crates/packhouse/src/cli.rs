@@ -29,14 +29,26 @@ pub(crate) enum Command {
     Run(RunArgs),
     /// Print the variables that `run` sets, for `eval "$(packhouse env)"`
     Env(PluginArgs),
-    /// Show what is in a container and what a stock CPU build packs of it
+    /// Show what is in a container and what a stock CPU build, or a plan, packs of it
     Inspect {
         /// A GGUF file, or the first of its shards
         model: PathBuf,
         /// One line per tensor instead of one per type
         #[arg(long)]
         tensors: bool,
+        /// What this plan packs: a name from `packhouse plans`, or a plan file
+        #[arg(long, value_name = "PLAN")]
+        plan: Option<String>,
     },
+    /// List the plans, or print one
+    ///
+    /// Own plans are files in packhouse/plans under XDG_CONFIG_HOME [default: ~/.config].
+    Plans {
+        /// A built-in plan's name, or a plan file
+        plan: Option<String>,
+    },
+    /// List the layouts, and what packs them here
+    Layouts,
     /// Compare a model's stored packs with what an engine packs now, bit for bit
     Equivalence(EquivalenceArgs),
     /// Compare sets with their records, or with --deep hash every object

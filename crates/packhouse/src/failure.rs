@@ -77,6 +77,12 @@ impl Failure {
         format!("{}: {}", self.what, self.value)
     }
 
+    /// The first cause, or else the first line: what a table has room for.
+    pub(crate) fn reason(&self) -> String {
+        let first = self.causes.first().cloned();
+        first.unwrap_or_else(|| self.headline())
+    }
+
     /// How the program ends.
     pub(crate) fn exit(&self) -> Exit {
         self.exit

@@ -20,9 +20,9 @@ struct Row<'a> {
 
 /// Counts of one group of tensors.
 #[derive(Clone, Copy, Default)]
-struct Sum {
-    tensors: u64,
-    bytes: u64,
+pub(crate) struct Sum {
+    pub(crate) tensors: u64,
+    pub(crate) bytes: u64,
 }
 
 /// Answers with the types of a container, or with its tensors one by one.
@@ -43,7 +43,7 @@ pub(crate) fn inspect(model: &Path, by_tensor: bool) -> Result<Answer, Failure> 
             }
         })
         .collect();
-    let mut text = header(model, &container, &rows);
+    let mut text = header(model, &container);
     text += &if by_tensor {
         tensor_table(&rows)
     } else {
@@ -103,7 +103,8 @@ fn directory(path: &Path) -> Result<TensorDirectory, Failure> {
     })
 }
 
-fn header(model: &Path, container: &Container, rows: &[Row<'_>]) -> String {
+/// The first lines of every answer: the file and what it holds.
+pub(crate) fn header(model: &Path, container: &Container) -> String {
     let architecture = container.metadata().value("general.architecture");
     let bytes: u64 = container
         .shards()
@@ -123,7 +124,7 @@ fn header(model: &Path, container: &Container, rows: &[Row<'_>]) -> String {
         architecture
             .and_then(|value| value.as_text())
             .unwrap_or("no architecture named"),
-        rows.len(),
+        container.tensors().count(),
         units::bytes(bytes),
     )
 }
@@ -139,7 +140,7 @@ fn type_table(rows: &[Row<'_>]) -> String {
         let (_, sum) = groups
             .entry((ty.id(), verdict))
             .or_insert((ty.name(), Sum::default()));
-        sum.add(row);
+        sum.add(row.tensor);
     }
     let columns = [Column::Left, Column::Right, Column::Right, Column::Left];
     let mut lines = vec![words(["type", "tensors", "bytes", "on a stock CPU build"])];
@@ -200,18 +201,7 @@ fn document(model: &Path, container: &Container, rows: &[Row<'_>], packed: Sum, 
             })
         })
         .collect();
-    let shards: Vec<Value> = container
-        .shards()
-        .iter()
-        .map(|shard| {
-            json!({
-                "version": shard.version(),
-                "bytes": shard.file_bytes(),
-                "alignment": shard.alignment(),
-                "directory_digest": shard.digest().to_string(),
-            })
-        })
-        .collect();
+    let shards = shard_documents(container);
     json!({
         "model": PathBuf::from(model).display().to_string(),
         "architecture": container.metadata().value("general.architecture")
@@ -225,19 +215,36 @@ fn document(model: &Path, container: &Container, rows: &[Row<'_>], packed: Sum, 
     })
 }
 
+/// The files of a container, for `--json`.
+pub(crate) fn shard_documents(container: &Container) -> Vec<Value> {
+    let shards = container.shards().iter();
+    shards
+        .map(|shard| {
+            json!({
+                "version": shard.version(),
+                "bytes": shard.file_bytes(),
+                "alignment": shard.alignment(),
+                "directory_digest": shard.digest().to_string(),
+            })
+        })
+        .collect()
+}
+
 impl Sum {
-    fn add(&mut self, row: &Row<'_>) {
+    /// Counts one more tensor.
+    pub(crate) fn add(&mut self, tensor: &Tensor) {
         self.tensors += 1;
-        self.bytes += row.tensor.bytes;
+        self.bytes += tensor.bytes;
     }
 }
 
 fn sum<'a>(rows: impl Iterator<Item = &'a Row<'a>>) -> Sum {
     let mut sum = Sum::default();
-    rows.for_each(|row| sum.add(row));
+    rows.for_each(|row| sum.add(row.tensor));
     sum
 }
 
-fn words<const N: usize>(cells: [&str; N]) -> Vec<String> {
+/// The cells of one row of a table.
+pub(crate) fn words<const N: usize>(cells: [&str; N]) -> Vec<String> {
     cells.map(str::to_owned).to_vec()
 }

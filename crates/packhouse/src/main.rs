@@ -14,9 +14,12 @@ mod failure;
 mod files;
 mod glance;
 mod inspect;
+mod layouts;
 mod names;
 mod places;
+mod plans;
 mod run;
+mod selection;
 mod stores;
 mod usage;
 mod verify;
@@ -65,7 +68,16 @@ fn execute(command: Command) -> Result<Answer, Failure> {
     match command {
         Command::Run(args) => run::run(args, lookup),
         Command::Env(args) => run::env(&args, lookup),
-        Command::Inspect { model, tensors } => inspect::inspect(&model, tensors),
+        Command::Inspect {
+            model,
+            tensors,
+            plan,
+        } => match plan {
+            Some(plan) => selection::inspect(&model, &plan, tensors, lookup),
+            None => inspect::inspect(&model, tensors),
+        },
+        Command::Plans { plan } => plans::plans(plan.as_deref(), lookup),
+        Command::Layouts => Ok(layouts::layouts()),
         Command::Watch(args) => {
             if let Some(line) = watch::watch(&args) {
                 eprintln!("{line}");

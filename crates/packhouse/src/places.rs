@@ -62,6 +62,13 @@ impl Places {
     }
 }
 
+/// The folder of the user's own plans; `None` without a home.
+pub(crate) fn plans(lookup: Lookup<'_>) -> Option<PathBuf> {
+    let home = || absolute(lookup("HOME")).map(|home| home.join(".config"));
+    let config = absolute(lookup("XDG_CONFIG_HOME")).or_else(home)?;
+    Some(config.join("packhouse/plans"))
+}
+
 /// Finds the plug-in: `PACKHOUSE_PLUGIN`, else beside the binary, else in `lib` beside the binary's
 /// folder. Errors list where it was sought.
 pub(crate) fn plugin(lookup: Lookup<'_>, binary: &Path) -> Result<PathBuf, Failure> {

@@ -23,6 +23,11 @@ pub fn find(name: &str) -> Option<&'static BuiltinPlan> {
     BUILTIN.iter().find(|plan| plan.name == name)
 }
 
+/// Whether a text may name a plan: no path, no hidden file, no option.
+pub fn is_name(text: &str) -> bool {
+    super::grammar::is_name(text)
+}
+
 impl BuiltinPlan {
     /// The parsed plan.
     pub fn plan(&self) -> Plan {
