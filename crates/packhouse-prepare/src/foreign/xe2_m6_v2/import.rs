@@ -369,6 +369,7 @@ struct Objects<'s> {
     store: &'s Store,
     room: Reservation,
     present: BTreeSet<ObjectDigest>,
+    counted: BTreeSet<ObjectDigest>,
     pending: Vec<PendingReceipt>,
     new: (u64, u64),
     reused: (u64, u64),
@@ -400,6 +401,7 @@ impl<'s> Objects<'s> {
             store,
             room,
             present,
+            counted: BTreeSet::new(),
             pending,
             new: (0, 0),
             reused: (0, 0),
@@ -414,12 +416,13 @@ impl<'s> Objects<'s> {
     ) -> Result<PackRecord, ForeignImportError> {
         let bytes = payload.prove(packers)?;
         let record = payload.record(packers)?;
+        let is_first = self.counted.insert(record.object);
         if self.present.insert(record.object) {
             let options = PublishOptions { drop_cache: true };
             let object = self.store.publish(&self.room, &bytes, options, &|| false)?;
             self.pending.extend(object.pending_receipt());
             self.new = (self.new.0 + 1, self.new.1 + record.length);
-        } else {
+        } else if is_first {
             self.reused = (self.reused.0 + 1, self.reused.1 + record.length);
         }
         Ok(record)

@@ -1,0 +1,223 @@
+//! `import`: a bundle, or another program's directory, into the store.
+
+use crate::answer::Answer;
+use crate::bar::Bar;
+use crate::cli::ImportArgs;
+use crate::export::format_of;
+use crate::failure::Failure;
+use crate::files::open_regular;
+use crate::folders;
+use crate::places::Lookup;
+use crate::stores::{self, short};
+use packhouse_base::Blame;
+use packhouse_base::digest::Digest;
+use packhouse_base::units;
+use packhouse_pack::Packers;
+use packhouse_prepare::bundle::{self, BundleError};
+use packhouse_prepare::foreign::ForeignFormat;
+use packhouse_prepare::foreign::xe2_m6_v2::{self, ForeignImportError};
+use packhouse_prepare::prepare::{Event, Phase, Progress as _};
+use packhouse_store::reserve::RoomError;
+use packhouse_store::root::Store;
+use packhouse_store::set::SetOutcome;
+use packhouse_sys::fs::Dir;
+use serde_json::{Value, json};
+use std::io::{self, Read};
+use std::path::Path;
+
+/// Takes what the path leads to: a folder is another program's, anything else a bundle.
+pub(crate) fn import(args: &ImportArgs, lookup: Lookup<'_>) -> Result<Answer, Failure> {
+    let path = &args.path;
+    if let Some(name) = &args.format {
+        return match format_of(name)? {
+            ForeignFormat::Xe2M6V2 => from_xe2(path, lookup),
+        };
+    }
+    if path == Path::new("-") {
+        return from_bundle(path, &mut io::stdin().lock(), lookup);
+    }
+    if is_folder(path) {
+        return from_xe2(path, lookup);
+    }
+    let mut file = open_regular(path).map_err(|error| {
+        Failure::new("cannot open the bundle", path.display())
+            .because(&error)
+            .hint(format!("ls -l {}", path.display()))
+    })?;
+    from_bundle(path, &mut file, lookup)
+}
+
+fn from_bundle(path: &Path, source: &mut dyn Read, lookup: Lookup<'_>) -> Result<Answer, Failure> {
+    let store = writable(lookup, path)?;
+    let bar = Bar::new();
+    let imported = bundle::import(&store, source, &mut copied(&bar));
+    drop(bar);
+    let imported = imported.map_err(|error| untaken(path, &error))?;
+    let text = format!(
+        "set {} {}: {} tensors; {} objects new ({}), {} reused ({})\nnext: packhouse verify {}\n",
+        short(&imported.set),
+        word(imported.outcome),
+        imported.tensor_count,
+        imported.new_object_count,
+        units::bytes(imported.new_bytes),
+        imported.reused_object_count,
+        units::bytes(imported.reused_bytes),
+        short(&imported.set),
+    );
+    let json = json!({
+        "set": imported.set.to_string(),
+        "outcome": word(imported.outcome),
+        "tensor_count": imported.tensor_count,
+        "new_object_count": imported.new_object_count,
+        "new_bytes": imported.new_bytes,
+        "reused_object_count": imported.reused_object_count,
+        "reused_bytes": imported.reused_bytes,
+        "new_pack_count": imported.new_pack_count,
+        "receipt_count": imported.receipt_count,
+    });
+    Ok(Answer::done(text, json))
+}
+
+fn from_xe2(path: &Path, lookup: Lookup<'_>) -> Result<Answer, Failure> {
+    let store = writable(lookup, path)?;
+    let (dir, name) = set_folder(&store, path)?;
+    let bar = Bar::new();
+    let packers = Packers::detect();
+    let imported = xe2_m6_v2::import(&store, &packers, (&dir, &name), &mut copied(&bar));
+    drop(bar);
+    let imported = imported.map_err(|error| foreign_untaken(path, &error))?;
+    let text = format!(
+        "set {} {} under plan {}: {} tensors; {} objects new ({}), {} reused ({})\n\
+         next: packhouse verify {}\n",
+        short(&imported.set),
+        word(imported.outcome),
+        imported.plan,
+        imported.tensor_count,
+        imported.new_object_count,
+        units::bytes(imported.new_bytes),
+        imported.reused_object_count,
+        units::bytes(imported.reused_bytes),
+        short(&imported.set),
+    );
+    let json: Value = json!({
+        "set": imported.set.to_string(),
+        "format": ForeignFormat::Xe2M6V2.name(),
+        "foreign_set": imported.foreign_key.to_string(),
+        "plan": imported.plan,
+        "outcome": word(imported.outcome),
+        "tensor_count": imported.tensor_count,
+        "new_object_count": imported.new_object_count,
+        "new_bytes": imported.new_bytes,
+        "reused_object_count": imported.reused_object_count,
+        "reused_bytes": imported.reused_bytes,
+        "new_pack_count": imported.new_pack_count,
+        "receipt_count": imported.receipt_count,
+    });
+    Ok(Answer::done(text, json))
+}
+
+/// The folder itself, or the only set in it: what `export` wrote to can be imported by that name.
+fn set_folder(store: &Store, path: &Path) -> Result<(Dir, String), Failure> {
+    let unreadable = |error: &dyn std::error::Error| {
+        Failure::new("cannot read the folder", path.display())
+            .because(error)
+            .hint(format!("ls -la {}", path.display()))
+    };
+    let dir = folders::open(store.fs(), path).map_err(|error| unreadable(&error))?;
+    let names = dir.list().map_err(|error| unreadable(&error))?;
+    if names.iter().any(|name| name == "manifest.json") {
+        let name = dir.path().file_name().map(|name| name.to_string_lossy());
+        return Ok((dir.clone(), name.unwrap_or_default().into_owned()));
+    }
+    let sets: Vec<&str> = names
+        .iter()
+        .filter_map(|name| name.to_str())
+        .filter(|name| Digest::parse(name).is_ok())
+        .collect();
+    match sets[..] {
+        [only] => {
+            let set = dir.open_dir(only).map_err(|error| unreadable(&error))?;
+            Ok((set, only.to_owned()))
+        }
+        [] => Err(Failure::usage("no set in the folder", path.display())
+            .cause("it has no manifest.json, and no folder named by a set key")
+            .hint(format!("ls -la {}", path.display()))),
+        ref several => Err(
+            Failure::usage("which set of the folder", several.len()).hint(format!(
+                "packhouse import {}",
+                path.join(several[0]).display()
+            )),
+        ),
+    }
+}
+
+fn writable(lookup: Lookup<'_>, path: &Path) -> Result<Store, Failure> {
+    let store = stores::make(lookup)?;
+    if store.config().read_only {
+        return Err(Failure::new("cannot import", path.display())
+            .cause(format!("{} is read-only", store.config().root.display()))
+            .hint("unset PACKHOUSE_READONLY"));
+    }
+    Ok(store)
+}
+
+/// Tells the bar what an import tells.
+fn copied(bar: &Bar) -> impl FnMut(u64, u64) {
+    let mut told = None;
+    move |done, total| {
+        if told.is_none() {
+            bar.begin(Phase::Copy, total);
+        }
+        let bytes = done - told.unwrap_or(0);
+        told = Some(done);
+        bar.hear(Event::Done { bytes });
+    }
+}
+
+fn untaken(path: &Path, error: &BundleError) -> Failure {
+    let failure = Failure::new("cannot import the bundle", path.display()).because(error);
+    match error {
+        BundleError::Room { source, .. } => failure.hint(more_room(source)),
+        _ if path == Path::new("-") => failure.hint("packhouse import FILE"),
+        BundleError::NoBundle { .. } => failure.hint("packhouse export --bundle FILE"),
+        other if other.blame() == Blame::Source => {
+            failure.hint(format!("sha256sum {}", path.display()))
+        }
+        _ => failure.hint("packhouse doctor"),
+    }
+}
+
+fn foreign_untaken(path: &Path, error: &ForeignImportError) -> Failure {
+    let failure = Failure::new("cannot import the folder", path.display()).because(error);
+    match error {
+        ForeignImportError::Room { source, .. } => failure.hint(more_room(source)),
+        other if other.blame() == Blame::Source => {
+            failure.hint(format!("ls -la {}", path.display()))
+        }
+        _ => failure.hint("packhouse doctor"),
+    }
+}
+
+fn more_room(error: &RoomError) -> &'static str {
+    if error.is_full() {
+        "packhouse gc"
+    } else {
+        "packhouse doctor"
+    }
+}
+
+fn word(outcome: SetOutcome) -> &'static str {
+    match outcome {
+        SetOutcome::Created => "made",
+        SetOutcome::Equal => "was there",
+        SetOutcome::Repaired => "repaired",
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "only chooses between two readers; each opens what it reads itself"
+)]
+fn is_folder(path: &Path) -> bool {
+    path.is_dir()
+}
