@@ -4,6 +4,7 @@
 
 mod bundle_crash;
 mod bundles;
+mod foreign_crash;
 mod foreign_dirs;
 mod foreign_world;
 mod plan_grammar;
@@ -16,5 +17,6 @@ mod prepare_crash;
 mod prepare_faults;
 mod prepare_runs;
 mod prepare_world;
+mod repair_tamper;
 mod store_fixture;
 mod xe2_m6_v2_vectors;
