@@ -131,9 +131,9 @@ fn a_model_of_mixed_types_is_packed_as_foretold() {
 }
 
 /// A model of the llama architecture that is never run, so its weights are any bytes.
-struct Synthetic {
-    ffn: u32,
-    experts: Option<u64>,
+pub(crate) struct Synthetic {
+    pub(crate) ffn: u32,
+    pub(crate) experts: Option<u64>,
 }
 
 /// Types with a packed order and without, dealt out in turn.
@@ -189,7 +189,7 @@ impl Synthetic {
     }
 
     /// Writes the model into the sandbox.
-    fn write(&self, sandbox: &Sandbox) -> PathBuf {
+    pub(crate) fn write(&self, sandbox: &Sandbox) -> PathBuf {
         let path = sandbox.path().join("synthetic.gguf");
         let file = File::create_new(&path).expect("the sandbox is writable");
         let draft = self.draft();

@@ -14,6 +14,7 @@ mod interrupted;
 mod memory;
 mod options;
 mod places;
+mod prepared;
 mod replaced;
 mod template;
 mod twins;
