@@ -49,6 +49,11 @@ pub(crate) enum Command {
     },
     /// List the layouts, and what packs them here
     Layouts,
+    /// Make the packs of a model under a plan, or find them
+    ///
+    /// Reads the model once. What is there already is reused, what is damaged is made again, and
+    /// a run that was stopped goes on where it was.
+    Prepare(PrepareArgs),
     /// Compare a model's stored packs with what an engine packs now, bit for bit
     Equivalence(EquivalenceArgs),
     /// Compare sets with their records, or with --deep hash every object
@@ -61,6 +66,16 @@ pub(crate) enum Command {
         /// Threads that hash [default: one per CPU]
         #[arg(long, value_name = "N")]
         threads: Option<NonZeroUsize>,
+    },
+    /// Hash every object of a set, and make again from its model exactly what is wrong
+    Repair(RepairArgs),
+    /// Print the runtime index of a set
+    Index {
+        /// Set key, 8 or more hex digits; may be left out when there is one set
+        set: Option<String>,
+        /// Write it to a new file instead
+        #[arg(long, value_name = "FILE")]
+        output: Option<PathBuf>,
     },
     /// List the sets
     Ls,
@@ -147,6 +162,47 @@ impl Trust {
             Self::Deep => "deep",
         }
     }
+}
+
+/// What `prepare` takes.
+#[derive(Debug, Args)]
+pub(crate) struct PrepareArgs {
+    /// A GGUF file, or the first of its shards
+    pub(crate) model: PathBuf,
+    /// A built-in plan's name (`packhouse plans`), or a plan file
+    #[arg(long)]
+    pub(crate) plan: String,
+    /// Hash only the tensors that are packed, and not the whole file
+    #[arg(long)]
+    pub(crate) skip_source_hash: bool,
+    /// Threads that hash and pack [default: one per CPU]
+    #[arg(long, value_name = "N")]
+    pub(crate) threads: Option<NonZeroUsize>,
+    /// SHA-256 that the file must have; once per shard, in their order
+    #[arg(long, value_name = "HEX", conflicts_with = "skip_source_hash")]
+    pub(crate) sha256: Vec<String>,
+    /// Seconds to wait for another process that makes the same
+    #[arg(long, value_name = "SECONDS", default_value_t = 600)]
+    pub(crate) lock_timeout: u64,
+}
+
+/// What `repair` takes.
+#[derive(Debug, Args)]
+pub(crate) struct RepairArgs {
+    /// Set key, 8 or more hex digits; may be left out when there is one set
+    pub(crate) set: Option<String>,
+    /// The model that the set was made of [default: where it was used last]
+    #[arg(long)]
+    pub(crate) model: Option<PathBuf>,
+    /// The plan that the set was made under, where that is no built-in one
+    #[arg(long)]
+    pub(crate) plan: Option<String>,
+    /// Threads that hash and pack [default: one per CPU]
+    #[arg(long, value_name = "N")]
+    pub(crate) threads: Option<NonZeroUsize>,
+    /// Seconds to wait for another process that makes the same
+    #[arg(long, value_name = "SECONDS", default_value_t = 600)]
+    pub(crate) lock_timeout: u64,
 }
 
 /// What `equivalence` takes.

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod answer;
+mod bar;
 mod cli;
 mod collect;
 mod doctor;
@@ -13,11 +14,14 @@ mod equivalence;
 mod failure;
 mod files;
 mod glance;
+mod index;
 mod inspect;
 mod layouts;
 mod names;
 mod places;
 mod plans;
+mod prepare;
+mod repair;
 mod run;
 mod selection;
 mod stores;
@@ -84,7 +88,14 @@ fn execute(command: Command) -> Result<Answer, Failure> {
             }
             Ok(Answer::done(String::new(), serde_json::Value::Null))
         }
+        Command::Prepare(args) => prepare::prepare(&args, lookup),
+        Command::Index { set, output } => index::index(
+            &stores::open(Look, lookup)?,
+            set.as_deref(),
+            output.as_deref(),
+        ),
         Command::Equivalence(args) => equivalence::compare(&args, lookup),
+        Command::Repair(args) => repair::repair(&args, lookup),
         Command::Verify { set, deep, threads } => verify::verify(
             &stores::open(Change, lookup)?,
             set.as_deref(),

@@ -39,6 +39,13 @@ pub(crate) fn open_if_there(
         .map_err(|error| unusable(&config, &error))
 }
 
+/// Opens the store of the environment, and makes it unless the user said `PACKHOUSE_READONLY=1`.
+pub(crate) fn make(lookup: Lookup<'_>) -> Result<Store, Failure> {
+    let config = config(lookup)?;
+    Store::open(Arc::new(RealFs), Arc::new(RealClock), config.clone())
+        .map_err(|error| unusable(&config, &error))
+}
+
 /// Opens the store of the environment. Errors when nobody made one yet.
 pub(crate) fn open(purpose: Purpose, lookup: Lookup<'_>) -> Result<Store, Failure> {
     match open_if_there(purpose, lookup)? {

@@ -1,9 +1,11 @@
 //! `verify` and `scrub`: are the stored bytes what they say they are?
 
 use crate::answer::{Answer, Column, table};
+use crate::bar::Bar;
 use crate::failure::{Exit, Failure};
 use crate::stores::{self, short};
 use packhouse_base::{Blame, units};
+use packhouse_prepare::prepare::{Event, Phase, Progress as _};
 use packhouse_store::root::Store;
 use packhouse_store::verify::{Depth, SetProblem, SetVerification, TensorProblem};
 use serde_json::{Value, json};
@@ -34,7 +36,13 @@ pub(crate) fn verify(
             }
         }
     };
-    let found = store.verify_set(set, depth, &|_| {});
+    let bar = Bar::new();
+    if deep && let Ok(manifest) = store.read_set(set) {
+        let lengths = manifest.entries().iter().map(|entry| entry.length);
+        bar.begin(Phase::Verify, lengths.sum());
+    }
+    let found = store.verify_set(set, depth, &|bytes| bar.hear(Event::Done { bytes }));
+    drop(bar);
     if !found.is_good() && blames(&found).all(|blame| blame == Blame::Host) {
         return Err(unreadable(&found));
     }

@@ -8,6 +8,7 @@ mod docs;
 mod equivalence;
 mod inspect;
 mod model;
+mod prepare;
 mod run;
 mod sandbox;
 mod store;

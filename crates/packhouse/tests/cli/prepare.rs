@@ -1,0 +1,435 @@
+//! `prepare`, `repair` and `index` from outside: what they say, how they end, and that no kill and
+//! no other process leaves anything but whole packs.
+
+use crate::model;
+use crate::sandbox::Sandbox;
+use crate::store;
+use packhouse_base::digest::Digest;
+use packhouse_store::root::Store;
+use packhouse_store::verify::Depth;
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+/// Writes a model of matrices that the plan `xe2-q4_0` takes.
+fn write_model(path: &Path, layers: u64) {
+    let names: Vec<String> = (0..layers)
+        .map(|layer| format!("blk.{layer}.ffn_up.weight"))
+        .collect();
+    let dims = [256u64, 64];
+    let tensors: Vec<_> = names
+        .iter()
+        .map(|name| (name.as_str(), "Q4_0", dims.as_slice()))
+        .collect();
+    model::write(path, &tensors, &[]);
+    // Each tensor its own bytes: the packs of equal ones would be one.
+    let mut bytes = std::fs::read(path).unwrap();
+    let start = bytes.len() - usize::try_from(layers * 256 * 64 / 32 * 18).unwrap();
+    let mut state = u32::try_from(layers).unwrap();
+    for byte in &mut bytes[start..] {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        *byte = (state >> 24) as u8;
+    }
+    std::fs::write(path, bytes).unwrap();
+}
+
+fn run(command: &mut Command) -> (i32, String, String) {
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = command.output().unwrap();
+    (
+        status.code().expect("because nothing kills it"),
+        String::from_utf8(stdout).unwrap(),
+        String::from_utf8(stderr).unwrap(),
+    )
+}
+
+/// `prepare model.gguf` with one JSON document as answer.
+fn prepare(sandbox: &Sandbox) -> Value {
+    let words = ["prepare", "model.gguf", "--plan", "xe2-q4_0", "--json"];
+    let (exit, said, complained) = run(&mut sandbox.command(&words));
+    assert_eq!((exit, complained.as_str()), (0, ""), "{said}");
+    serde_json::from_str(&said).unwrap()
+}
+
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    let mut todo = vec![folder.to_owned()];
+    while let Some(folder) = todo.pop() {
+        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+            let path = entry.path();
+            match entry.file_type() {
+                Ok(kind) if kind.is_dir() => todo.push(path),
+                Ok(_) => files.push(path),
+                Err(_) => {}
+            }
+        }
+    }
+    files
+}
+
+/// Every set deeply good, one object per pack, and no temporary file.
+fn must_be_sound(sandbox: &Sandbox, store: &Store, packs: usize) {
+    let depth = Depth::Deep {
+        threads: NonZeroUsize::MIN,
+    };
+    for set in store.list_sets().unwrap() {
+        let found = store.verify_set(set, depth, &|_| {});
+        assert!(found.is_good(), "{found:?}");
+    }
+    let root = sandbox.path("home/.cache/packhouse/v1");
+    assert_eq!(files(&root.join("objects")).len(), packs);
+    assert_eq!(files(&root.join("packs")).len(), packs);
+    let temps = files(&sandbox.path("home"))
+        .into_iter()
+        .filter(|path| path.to_string_lossy().contains(".tmp-"));
+    assert_eq!(temps.collect::<Vec<_>>(), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn a_model_is_prepared_once_and_found_then() {
+    let sandbox = Sandbox::new();
+    write_model(&sandbox.path("model.gguf"), 3);
+    let first = prepare(&sandbox);
+    assert_eq!(first["outcome"], "created");
+    assert_eq!(
+        (&first["packed_count"], &first["reused_count"]),
+        (&3.into(), &0.into())
+    );
+    assert_eq!(first["admission"], "hashed");
+    let second = prepare(&sandbox);
+    assert_eq!(second["outcome"], "equal");
+    assert_eq!(second["set"], first["set"]);
+    for field in [
+        "source_bytes",
+        "written_bytes",
+        "reverified_count",
+        "packed_count",
+    ] {
+        assert_eq!(second[field], 0, "{field}");
+    }
+    assert!(
+        second["duration_ns"].as_u64().unwrap() < 1_500_000_000,
+        "it waits for nothing"
+    );
+    let set = &first["set"].as_str().unwrap()[..12];
+    let (exit, said, _) =
+        run(&mut sandbox.command(&["prepare", "model.gguf", "--plan", "xe2-q4_0"]));
+    assert_eq!(exit, 0);
+    let start = format!(
+        "set {set} was there: 3 tensors (27.0 KiB), 0 packed, 3 reused, 0 healed\nread 0 B, wrote 0 B"
+    );
+    assert!(said.starts_with(&start), "{said}");
+    let end = format!("; source hashed as a whole\nnext: packhouse stage {set}\n");
+    assert!(said.ends_with(&end), "{said}");
+    must_be_sound(&sandbox, &store::open(&sandbox), 3);
+    // Each run left one bounded log.
+    let runs = files(&sandbox.path("home/.local/state/packhouse"));
+    let runs = runs
+        .iter()
+        .filter(|path| path.parent().is_some_and(|p| p.ends_with("runs")));
+    assert_eq!(runs.count(), 3);
+}
+
+#[test]
+fn the_index_is_printed_and_written_once() {
+    let sandbox = Sandbox::new();
+    write_model(&sandbox.path("model.gguf"), 2);
+    let set = prepare(&sandbox)["set"].as_str().unwrap().to_owned();
+    let (exit, said, _) = run(&mut sandbox.command(&["index"]));
+    let path = sandbox.path(&format!(
+        "home/.cache/packhouse/v1/sets/{set}/runtime-index.tsv"
+    ));
+    assert_eq!((exit, said), (0, std::fs::read_to_string(path).unwrap()));
+    let (exit, said, _) = run(&mut sandbox.command(&["index", &set[..8], "--json"]));
+    let json: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(exit, 0);
+    assert_eq!(json["entries"].as_array().unwrap().len(), 2);
+    sandbox.session(
+        "index",
+        &[
+            &["index", "--output", "index.tsv"],
+            &["index", "--output", "index.tsv"],
+            &["index", "00000000"],
+        ],
+    );
+    let (_, printed, _) = run(&mut sandbox.command(&["index"]));
+    assert_eq!(
+        std::fs::read_to_string(sandbox.path("index.tsv")).unwrap(),
+        printed
+    );
+}
+
+#[test]
+fn what_cant_be_prepared_is_said_and_nothing_is_made() {
+    let sandbox = Sandbox::new();
+    let path = sandbox.path("model.gguf");
+    write_model(&path, 2);
+    let whole = std::fs::read(&path).unwrap();
+    std::fs::write(sandbox.path("empty.gguf"), b"").unwrap();
+    std::fs::write(sandbox.path("cut.gguf"), &whole[..whole.len() - 1]).unwrap();
+    std::fs::write(sandbox.path("plan.toml"), "name = \"mine\"\n").unwrap();
+    std::fs::create_dir(sandbox.path("folder.gguf")).unwrap();
+    model::write(
+        &sandbox.path("float.gguf"),
+        &[("a.weight", "F32", &[32, 4])],
+        &[],
+    );
+    let digest = Digest::of(b"another").to_string();
+    sandbox.session(
+        "prepare-refused",
+        &[
+            &["prepare", "model.gguf"],
+            &["prepare", "model.gguf", "--plan", "no-such-plan"],
+            &["prepare", "model.gguf", "--plan", "./plan.toml"],
+            &["prepare", "absent.gguf", "--plan", "xe2-q4_0"],
+            &["prepare", "folder.gguf", "--plan", "xe2-q4_0"],
+            &["prepare", "empty.gguf", "--plan", "xe2-q4_0"],
+            &["prepare", "cut.gguf", "--plan", "xe2-q4_0"],
+            &["prepare", "float.gguf", "--plan", "xe2-q4_0"],
+            &["prepare", "model.gguf", "--plan", "qwen27-xe2-m6"],
+            &[
+                "prepare",
+                "model.gguf",
+                "--plan",
+                "xe2-q4_0",
+                "--sha256",
+                "12",
+            ],
+            &[
+                "prepare",
+                "model.gguf",
+                "--plan",
+                "xe2-q4_0",
+                "--threads",
+                "0",
+            ],
+            &["repair"],
+            &["index"],
+        ],
+    );
+    assert!(!sandbox.path("home/.cache").exists(), "nothing was made");
+    let words = [
+        "prepare",
+        "model.gguf",
+        "--plan",
+        "xe2-q4_0",
+        "--sha256",
+        &digest,
+    ];
+    let (exit, said, complained) = run(&mut sandbox.command(&words));
+    assert_eq!((exit, said.as_str()), (3, ""));
+    let expected = format!("has SHA-256 {}, expected {digest}\n", Digest::of(&whole));
+    assert!(complained.contains(&expected), "{complained}");
+    assert_eq!(store::open(&sandbox).list_sets().unwrap(), Vec::new());
+    // The file's own digest is what is demanded now.
+    let digest = Digest::of(&whole).to_string();
+    let words = [
+        "prepare",
+        "model.gguf",
+        "--plan",
+        "xe2-q4_0",
+        "--sha256",
+        &digest,
+    ];
+    assert_eq!(run(&mut sandbox.command(&words)).0, 0);
+}
+
+#[test]
+fn no_room_and_a_read_only_store_are_said_with_figures() {
+    let sandbox = Sandbox::new();
+    write_model(&sandbox.path("model.gguf"), 2);
+    let words: &[&str] = &["prepare", "model.gguf", "--plan", "xe2-q4_0"];
+    let (exit, _, said) = run(sandbox.command(words).env("PACKHOUSE_MAX_BYTES", "10000"));
+    assert_eq!(exit, 3);
+    assert!(said.contains("no room for 18.0 KiB of packs"), "{said}");
+    assert!(
+        said.contains("the store's cap of 9.7 KiB leaves 9.7 KiB"),
+        "{said}"
+    );
+    assert!(said.ends_with("hint: packhouse gc\n"), "{said}");
+    assert!(files(&sandbox.path("home/.cache/packhouse/v1/objects")).is_empty());
+    let (exit, _, said) = run(sandbox.command(words).env("PACKHOUSE_READONLY", "1"));
+    assert_eq!(exit, 3);
+    assert!(said.contains("2 packs are to be made, and "), "{said}");
+    assert!(said.ends_with("hint: unset PACKHOUSE_READONLY\n"), "{said}");
+    // What is there serves a read-only store too.
+    prepare(&sandbox);
+    let (exit, said, _) = run(sandbox.command(words).env("PACKHOUSE_READONLY", "1"));
+    assert_eq!(exit, 0);
+    assert!(said.contains("was there: 2 tensors"), "{said}");
+}
+
+#[test]
+fn repair_heals_what_verify_finds_and_names_a_model_that_is_gone() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let sandbox = Sandbox::new();
+    write_model(&sandbox.path("model.gguf"), 3);
+    let set = prepare(&sandbox)["set"].as_str().unwrap()[..12].to_owned();
+    let (exit, said, _) = run(&mut sandbox.command(&["repair"]));
+    let nothing = format!("set {set}: nothing is wrong, every object was hashed\n");
+    assert_eq!((exit, said), (0, nothing));
+    let objects = files(&sandbox.path("home/.cache/packhouse/v1/objects"));
+    let damage = || {
+        let path = &objects[0];
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o644)).unwrap();
+        let mut bytes = std::fs::read(path).unwrap();
+        bytes[7] ^= 1;
+        std::fs::write(path, bytes).unwrap();
+    };
+    damage();
+    let (exit, said, _) = run(&mut sandbox.command(&["repair", &set]));
+    assert_eq!(exit, 0, "{said}");
+    assert!(
+        said.starts_with("healed  blk.") && said.contains("is corrupt: "),
+        "{said}"
+    );
+    let end = format!("set {set}: 1 healed, nothing is wrong any more\n");
+    assert!(said.ends_with(&end), "{said}");
+    must_be_sound(&sandbox, &store::open(&sandbox), 3);
+
+    damage();
+    std::fs::rename(sandbox.path("model.gguf"), sandbox.path("moved.gguf")).unwrap();
+    let (exit, said, complained) = run(&mut sandbox.command(&["repair"]));
+    assert_eq!((exit, said.as_str()), (3, ""));
+    assert!(
+        complained.starts_with("error: cannot open the model: "),
+        "{complained}"
+    );
+    assert!(
+        complained.contains("model.gguf") && complained.contains("is corrupt: "),
+        "{complained}"
+    );
+    let (exit, said, complained) = run(&mut sandbox.command(&["repair", "--model", "moved.gguf"]));
+    assert_eq!(exit, 0, "{said}{complained}");
+    must_be_sound(&sandbox, &store::open(&sandbox), 3);
+
+    // Another model heals nothing: a negative answer.
+    damage();
+    write_model(&sandbox.path("other.gguf"), 4);
+    let (exit, said, _) = run(&mut sandbox.command(&["repair", "--model", "other.gguf", "--json"]));
+    let json: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!((exit, &json["good"]), (1, &false.into()), "{said}");
+    assert_eq!(json["unhealed"].as_array().unwrap().len(), 1);
+}
+
+/// Starts a prepare whose streams nobody reads.
+fn start(sandbox: &Sandbox) -> Child {
+    sandbox
+        .command(&["prepare", "model.gguf", "--plan", "xe2-q4_0", "--json"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+/// Waits until a process made so many more files in its home, or ended.
+fn wait_for_files(sandbox: &Sandbox, child: &mut Child, more: usize) {
+    let home = sandbox.path("home");
+    let before = files(&home).len();
+    while child.try_wait().unwrap().is_none() && files(&home).len() < before + more {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn kills_at_any_time_leave_whole_packs_and_the_last_run_has_them_all() {
+    const LAYERS: u64 = 150;
+    let sandbox = Sandbox::new();
+    write_model(&sandbox.path("model.gguf"), LAYERS);
+    let store = store::open(&sandbox);
+    let mut killed = 0;
+    let mut published = BTreeSet::new();
+    for attempt in 0..14 {
+        let mut child = start(&sandbox);
+        wait_for_files(&sandbox, &mut child, attempt * 3);
+        killed += usize::from(child.try_wait().unwrap().is_none());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let now = files(&sandbox.path("home/.cache/packhouse/v1/objects"));
+        let now: BTreeSet<PathBuf> = now.into_iter().collect();
+        assert!(
+            published.is_subset(&now),
+            "attempt {attempt}: an object went"
+        );
+        published = now;
+    }
+    assert!(
+        killed >= 5,
+        "only {killed} runs were killed before their end"
+    );
+    let last = prepare(&sandbox);
+    assert_eq!(last["tensor_count"], LAYERS);
+    must_be_sound(&sandbox, &store, usize::try_from(LAYERS).unwrap());
+    assert_eq!(prepare(&sandbox)["source_bytes"], 0);
+}
+
+#[test]
+fn six_processes_and_two_kills_make_one_copy_of_each_pack() {
+    const LAYERS: u64 = 60;
+    let sandbox = Sandbox::new();
+    write_model(&sandbox.path("model.gguf"), LAYERS);
+    let store = store::open(&sandbox);
+    let mut children: Vec<Child> = (0..6).map(|_| start(&sandbox)).collect();
+    for victim in [0, 3] {
+        wait_for_files(&sandbox, &mut children[victim], 4);
+        let _ = children[victim].kill();
+    }
+    for (index, mut child) in children.into_iter().enumerate() {
+        let status = child.wait().unwrap();
+        assert!(
+            status.success() || [0, 3].contains(&index),
+            "{index}: {status}"
+        );
+    }
+    must_be_sound(&sandbox, &store, usize::try_from(LAYERS).unwrap());
+    assert_eq!(store.list_sets().unwrap().len(), 1);
+    assert_eq!(prepare(&sandbox)["packed_count"], 0);
+}
+
+#[test]
+fn an_interrupt_ends_it_cleanly_and_the_next_run_makes_the_rest() {
+    const LAYERS: u64 = 400;
+    let sandbox = Sandbox::new();
+    write_model(&sandbox.path("model.gguf"), LAYERS);
+    let mut child = sandbox
+        .command(&[
+            "prepare",
+            "model.gguf",
+            "--plan",
+            "xe2-q4_0",
+            "--threads",
+            "1",
+        ])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let objects = sandbox.path("home/.cache/packhouse/v1/objects");
+    while files(&objects).is_empty() && child.try_wait().unwrap().is_none() {
+        std::thread::yield_now();
+    }
+    let pid = child.id().to_string();
+    let killed = Command::new("kill").args(["-INT", &pid]).status().unwrap();
+    assert!(killed.success());
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(
+        said.starts_with("error: stopped: model.gguf\ncause: cancelled: "),
+        "{said}"
+    );
+    assert!(said.contains(" of 400 tensors are ready\n"), "{said}");
+    assert!(
+        said.ends_with("hint: packhouse prepare model.gguf --plan xe2-q4_0\n"),
+        "{said}"
+    );
+    let kept = files(&objects).len();
+    let rest = prepare(&sandbox);
+    assert_eq!(rest["packed_count"], 400 - kept);
+    must_be_sound(&sandbox, &store::open(&sandbox), 400);
+}
