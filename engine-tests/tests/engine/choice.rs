@@ -5,20 +5,17 @@
 //! `stock_x86`, the twins and the canonical keys. Equal sets are what lets a store that was filled
 //! offline serve the first start.
 
+use super::synthetic::Synthetic;
 use engine_tests::{Mode, Model, Sandbox, Server, store_files};
 use packhouse_base::digest::{Digest, TensorDigest};
-use packhouse_base::ggml_type::GgmlType;
 use packhouse_base::identity::{SetEntry, set_key};
-use packhouse_container::gguf::{Draft, DraftTensor, Entry, Value};
-use packhouse_container::synth::{Spec, WeightType};
 use packhouse_container::{FileSource, ReadAt as _, TensorDirectory};
-use packhouse_layout::golden::SplitMix64;
 use packhouse_layout::stock_x86::{self, Features, Left};
 use packhouse_layout::{Layout, ggml_cpu_plan};
 use packhouse_pack::Packers;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Pack keys with the digests of their objects, as text.
 type Packs = BTreeMap<String, String>;
@@ -30,7 +27,7 @@ struct Foretold {
     left: Vec<(String, Left)>,
 }
 
-fn directory(model: &Path) -> (File, TensorDirectory) {
+pub(crate) fn directory(model: &Path) -> (File, TensorDirectory) {
     let file = File::open(model).expect("the model is readable");
     let source = FileSource::new(&file).expect("the model is a file");
     let directory = TensorDirectory::parse(&source).expect("the model is a GGUF file");
@@ -128,112 +125,6 @@ fn a_tied_model_of_one_type_is_packed_as_foretold() {
 #[test]
 fn a_model_of_mixed_types_is_packed_as_foretold() {
     assert_foretold(&Sandbox::new(), &Model::Gemma3.path());
-}
-
-/// A model of the llama architecture that is never run, so its weights are any bytes.
-pub(crate) struct Synthetic {
-    pub(crate) ffn: u32,
-    pub(crate) experts: Option<u64>,
-}
-
-/// Types with a packed order and without, dealt out in turn.
-const TYPES: [&str; 9] = [
-    "Q4_0", "Q4_K", "Q2_K", "IQ4_NL", "MXFP4", "Q6_K", "Q8_0", "Q5_K", "F16",
-];
-
-impl Synthetic {
-    fn draft(&self) -> Draft {
-        let (_, tokenizer) = directory(&Model::SmolLm2.path());
-        let spec = Spec {
-            layers: 4,
-            width: 256,
-            heads: 4,
-            kv_heads: 2,
-            ffn: self.ffn,
-            context: 512,
-            weights: WeightType::F32,
-            separate_output: true,
-        };
-        let mut draft = spec
-            .draft(tokenizer.metadata())
-            .expect("because the shape fits");
-        if let Some(count) = self.experts {
-            let count_32 = u32::try_from(count).expect("because it is small");
-            for (key, value) in [("count", count_32), ("used_count", 1)] {
-                draft.metadata.push(Entry {
-                    key: format!("llama.expert_{key}"),
-                    value: Value::U32(value),
-                });
-            }
-            draft.tensors = draft
-                .tensors
-                .into_iter()
-                .flat_map(|t| experts(t, count))
-                .collect();
-        }
-        let mut turn = 0;
-        for tensor in draft
-            .tensors
-            .iter_mut()
-            .filter(|tensor| tensor.dims.len() > 1)
-        {
-            tensor.ggml_type = (turn..)
-                .map(|at| ty(TYPES[at % TYPES.len()]))
-                .find(|ty| {
-                    turn += 1;
-                    tensor.dims[0].is_multiple_of(ty.block_elements())
-                })
-                .expect("because F16 takes any row");
-        }
-        draft
-    }
-
-    /// Writes the model into the sandbox.
-    pub(crate) fn write(&self, sandbox: &Sandbox) -> PathBuf {
-        let path = sandbox.path().join("synthetic.gguf");
-        let file = File::create_new(&path).expect("the sandbox is writable");
-        let draft = self.draft();
-        let mut writer = draft.begin(file).expect("because the directory is sound");
-        for (seed, tensor) in draft.tensors.iter().enumerate() {
-            let bytes = tensor
-                .ggml_type
-                .tensor_bytes(&tensor.dims)
-                .expect("because rows are whole");
-            let mut bytes = vec![0; usize::try_from(bytes).expect("because it is small")];
-            SplitMix64::new(seed as u64).fill(&mut bytes);
-            writer.put(&bytes).expect("the sandbox has room");
-        }
-        writer.finish().expect("because every tensor was written");
-        path
-    }
-}
-
-fn ty(name: &str) -> GgmlType {
-    GgmlType::from_name(name).expect("because the test names known types")
-}
-
-/// A feed-forward matrix becomes a stack of them, and the first brings the router along.
-fn experts(tensor: DraftTensor, count: u64) -> Vec<DraftTensor> {
-    let Some(stem) = tensor.name.strip_suffix(".weight").filter(|stem| {
-        ["ffn_gate", "ffn_up", "ffn_down"]
-            .iter()
-            .any(|part| stem.ends_with(part))
-    }) else {
-        return vec![tensor];
-    };
-    let mut dims = tensor.dims.clone();
-    dims.push(count);
-    let stack = DraftTensor {
-        name: format!("{stem}_exps.weight"),
-        ggml_type: tensor.ggml_type,
-        dims,
-    };
-    let router = stem.strip_suffix("ffn_gate").map(|block| DraftTensor {
-        name: format!("{block}ffn_gate_inp.weight"),
-        ggml_type: tensor.ggml_type,
-        dims: vec![tensor.dims[0], count],
-    });
-    [Some(stack), router].into_iter().flatten().collect()
 }
 
 fn reasons(left: &[(String, Left)]) -> Vec<&Left> {

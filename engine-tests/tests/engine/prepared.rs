@@ -1,7 +1,7 @@
 //! `packhouse prepare` without an engine, then the engine's first start: everything is mapped,
 //! nothing packed, and no second set comes into being.
 
-use super::choice::Synthetic;
+use super::synthetic::Synthetic;
 use super::{FEW_TOKENS, stock_answer};
 use engine_tests::{Mode, Model, PROMPTS, Sandbox, Server, places, store_files};
 use std::fs;
@@ -56,8 +56,17 @@ fn the_first_start_of_a_prepared_model_of_mixed_types_maps_everything() {
     assert_first_start_hits(&Model::Gemma3.path());
 }
 
-/// The weights are any bytes, so nothing is asked of the model; every byte was compared when the
-/// engine packed the same tensors.
+/// The weights are any bytes, so nothing is asked of the model; `choice` compares each byte.
+fn assert_loading_hits(sandbox: &Sandbox, model: &Path) {
+    prepare(sandbox, model);
+    let prepared = contents(sandbox);
+    let server = Server::start(sandbox, Mode::Packs, model, &["--no-warmup"]);
+    let load = server.wait_filled();
+    server.stop();
+    load.assert_hit();
+    assert_eq!(contents(sandbox), prepared);
+}
+
 #[test]
 fn the_first_start_of_prepared_experts_maps_everything() {
     let sandbox = Sandbox::new();
@@ -65,12 +74,15 @@ fn the_first_start_of_prepared_experts_maps_everything() {
         ffn: 512,
         experts: Some(3),
     };
-    let model = experts.write(&sandbox);
-    prepare(&sandbox, &model);
-    let prepared = contents(&sandbox);
-    let server = Server::start(&sandbox, Mode::Packs, &model, &["--no-warmup"]);
-    let load = server.wait_filled();
-    server.stop();
-    load.assert_hit();
-    assert_eq!(contents(&sandbox), prepared);
+    assert_loading_hits(&sandbox, &experts.write(&sandbox));
+}
+
+#[test]
+fn the_first_start_of_prepared_shards_maps_everything() {
+    let sandbox = Sandbox::new();
+    let dense = Synthetic {
+        ffn: 512,
+        experts: None,
+    };
+    assert_loading_hits(&sandbox, &dense.write_shards(&sandbox));
 }
