@@ -1,4 +1,4 @@
-//! Small models of the llama architecture that are loaded and never run: all types, experts, shards.
+//! Small models of the llama architecture, loaded and never run: all types, experts, shards.
 
 use super::choice::directory;
 use engine_tests::{Model, Sandbox};
