@@ -1,8 +1,8 @@
 #!/bin/sh
-# Fuzzes the parsers of foreign bytes: fuzz/run.sh [SECONDS], 60 by default. Works with the pinned
-# stable compiler (coverage is a code generation option) and a C++ compiler for the fuzzer's
-# runtime; builds into target/fuzz, keeps the corpus in target/fuzz/corpus and crashing inputs in
-# target/fuzz/crashes.
+# Fuzzes the parsers of foreign bytes: fuzz/run.sh [SECONDS], 60 by default, shared by the parsers.
+# Works with the pinned stable compiler (coverage is a code generation option) and a C++ compiler
+# for the fuzzer's runtime; builds into target/fuzz, keeps the corpus in target/fuzz/corpus and
+# crashing inputs in target/fuzz/crashes.
 set -eu
 cd "$(dirname "$0")/.."
 seconds=${1:-60}
@@ -15,24 +15,40 @@ coverage="-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4
 host=$(rustc -vV | sed -n 's/^host: //p')
 # With a target named, build scripts and macros are built without the coverage options.
 RUSTFLAGS=$(echo $coverage) cargo build --locked --release --manifest-path fuzz/Cargo.toml \
-  --target "$host" --bin gguf --bin gguf_canary
+  --target "$host" --bins
 
-mkdir -p "$out/crashes" "$out/corpus/gguf"
+# Each parser: target and canary, seeds, and what the canary must die of.
+targets="gguf plan"
+died_of() {
+  case $1 in
+    gguf) echo 'assertion failed: oracle::compare' ;;
+    plan) echo 'round trip: another plan' ;;
+  esac
+}
+
 # No input above 64 KiB, no process above 256 MiB, no single input above 5 s.
 limits="-max_len=65536 -rss_limit_mb=256 -timeout=5 -artifact_prefix=$out/crashes/
   -print_final_stats=1 -use_value_profile=1"
 
-echo "canary: a wrong second parser must be found"
-rm -rf "$out/canary" && mkdir "$out/canary"
-if "$out/$host/release/gguf_canary" $limits -max_total_time=120 -seed=1 \
-  -artifact_prefix="$out/canary/" "$out/canary" fuzz/seeds/gguf > "$out/canary.log" 2>&1; then
-  echo "error: the fuzz job did not find its canary" >&2
-  exit 1
-fi
-grep -q 'assertion failed: oracle::compare' "$out/canary.log" || {
-  echo "error: the canary failed for another reason; see $out/canary.log" >&2
-  exit 1
-}
+for target in $targets; do
+  echo "$target: its canary must be found"
+  rm -rf "$out/canary" && mkdir "$out/canary"
+  if "$out/$host/release/${target}_canary" $limits -max_total_time=120 -seed=1 \
+    -artifact_prefix="$out/canary/" "$out/canary" "fuzz/seeds/$target" > "$out/canary.log" 2>&1
+  then
+    echo "error: the fuzz job did not find the canary of $target" >&2
+    exit 1
+  fi
+  grep -q "$(died_of "$target")" "$out/canary.log" || {
+    echo "error: the canary of $target failed for another reason; see $out/canary.log" >&2
+    exit 1
+  }
+done
 
-echo "gguf: $seconds s"
-"$out/$host/release/gguf" $limits -max_total_time="$seconds" "$out/corpus/gguf" fuzz/seeds/gguf
+for target in $targets; do
+  mkdir -p "$out/crashes" "$out/corpus/$target"
+  each=$((seconds / $(echo $targets | wc -w)))
+  echo "$target: $each s"
+  "$out/$host/release/$target" $limits -max_total_time="$each" \
+    "$out/corpus/$target" "fuzz/seeds/$target"
+done

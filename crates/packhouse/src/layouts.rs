@@ -80,7 +80,7 @@ fn describe(layout: Layout, forms: &[Form]) -> String {
             Some(default) => format!("default {default}"),
             None => "follows from the tensor".to_owned(),
         };
-        text += &format!("  {name}  {min} to {max}, {default}\n");
+        text += &format!("  {name}: {min} to {max}, {default}\n");
     }
     let every_type = forms.len() == GgmlType::all().len();
     let mut lines = vec![words([
@@ -89,11 +89,13 @@ fn describe(layout: Layout, forms: &[Form]) -> String {
         "packed here",
         "fingerprint",
     ])];
-    let mut engine_only: Vec<String> = Vec::new();
+    let mut engine_only: BTreeMap<u32, (&str, Vec<String>)> = BTreeMap::new();
     for form in forms {
         let name = form.admitted.ty().name();
         let Some((level, fingerprint)) = &form.packer else {
-            engine_only.push(format!("{name}{}", parenthesised(&form.admitted)));
+            let of_type = engine_only.entry(form.admitted.ty().id());
+            let (_, parameters_of) = of_type.or_insert((name, Vec::new()));
+            parameters_of.push(parameters(&form.admitted));
             continue;
         };
         lines.push(words([
@@ -109,7 +111,10 @@ fn describe(layout: Layout, forms: &[Form]) -> String {
         text += &table(&[Column::Left; 4], &lines);
     }
     if !engine_only.is_empty() {
-        text += &format!("  by an engine only: {}\n", engine_only.join(", "));
+        let of_types = engine_only.into_values();
+        let of_types = of_types.map(|(name, of_type)| format!("{name} {}", of_type.join(" ")));
+        let list: Vec<String> = of_types.map(|text| text.trim_end().to_owned()).collect();
+        text += &format!("  by an engine only: {}\n", list.join(", "));
     }
     text
 }
@@ -118,13 +123,6 @@ fn parameters(admitted: &Admitted) -> String {
     let parameters = admitted.parameters().iter();
     let parameters = parameters.map(|(name, value)| format!("{name}={value}"));
     parameters.collect::<Vec<_>>().join(" ")
-}
-
-fn parenthesised(admitted: &Admitted) -> String {
-    match parameters(admitted).as_str() {
-        "" => String::new(),
-        text => format!(" ({text})"),
-    }
 }
 
 fn document(layout: Layout, forms: &[Form]) -> Value {

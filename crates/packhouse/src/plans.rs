@@ -82,6 +82,27 @@ pub(crate) fn plans(name: Option<&str>, lookup: Lookup<'_>) -> Result<Answer, Fa
             Err(failure) => problems.push((file, failure.reason())),
         }
     }
+    let mut text = list(&plans);
+    for (file, reason) in &problems {
+        let file = file.display().to_string();
+        text += &if reason.starts_with(&file) {
+            format!("broken: {reason}\n")
+        } else {
+            format!("broken: {file}: {reason}\n")
+        };
+    }
+    let broken = problems
+        .iter()
+        .map(|(file, reason)| json!({ "path": file.display().to_string(), "reason": reason }));
+    let json = json!({
+        "plans": plans.iter().map(document).collect::<Vec<_>>(),
+        "broken": broken.collect::<Vec<_>>(),
+        "folder": folder.as_ref().map(|folder| folder.display().to_string()),
+    });
+    Ok(Answer::done(text, json))
+}
+
+fn list(plans: &[Plan]) -> String {
     let head = ["plan", "version", "digest", "from", "rules", "packs"];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
     rows.extend(plans.iter().map(|plan| {
@@ -89,7 +110,7 @@ pub(crate) fn plans(name: Option<&str>, lookup: Lookup<'_>) -> Result<Answer, Fa
             plan.name().to_owned(),
             plan.version().to_string(),
             short_digest(plan),
-            plan.origin().to_owned(),
+            from(plan).to_owned(),
             plan.rules().len().to_string(),
             plan.summary().to_owned(),
         ]
@@ -102,19 +123,15 @@ pub(crate) fn plans(name: Option<&str>, lookup: Lookup<'_>) -> Result<Answer, Fa
         Column::Right,
         Column::Left,
     ];
-    let mut text = table(&columns, &rows);
-    for (file, reason) in &problems {
-        text += &format!("broken: {}: {reason}\n", file.display());
+    table(&columns, &rows)
+}
+
+fn from(plan: &Plan) -> &'static str {
+    if plan.origin() == builtin::ORIGIN {
+        builtin::ORIGIN
+    } else {
+        "own"
     }
-    let broken = problems
-        .iter()
-        .map(|(file, reason)| json!({ "path": file.display().to_string(), "reason": reason }));
-    let json = json!({
-        "plans": plans.iter().map(document).collect::<Vec<_>>(),
-        "broken": broken.collect::<Vec<_>>(),
-        "folder": folder.as_ref().map(|folder| folder.display().to_string()),
-    });
-    Ok(Answer::done(text, json))
 }
 
 /// What a plan that does not fit a model ends in, for commands that then can't go on: each problem,
@@ -161,8 +178,8 @@ pub(crate) fn short_digest(plan: &Plan) -> String {
     plan.digest().to_string()[..DIGITS_SHOWN].to_owned()
 }
 
-/// Reads a plan file. `name` is what the plan must call itself: a file in the user's folder is found
-/// by its name.
+/// Reads a plan file. `name` is what the plan must call itself: a file in the user's folder is
+/// found by its name.
 fn read(file: &Path, name: Option<&str>) -> Result<Found, Failure> {
     let bytes = read_at_most(file, limits::PLAN_BYTES_MAX).map_err(|error| {
         Failure::new("cannot read the plan", file.display())

@@ -28,7 +28,7 @@ mod unfit;
 pub use builtin::{BuiltinPlan, builtin};
 pub use error::{Fault, PlanError};
 pub use select::{Chosen, Left, SelectContext, Selection};
-pub use unfit::{Misfit, Named, Problem, SelectionError, Unfit};
+pub use unfit::{Misfit, Problem, Reason, SelectionError, Unfit};
 
 use packhouse_base::digest::Digest;
 use packhouse_base::ggml_type::GgmlType;

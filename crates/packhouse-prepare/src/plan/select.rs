@@ -1,13 +1,14 @@
 //! A plan on a container: which tensors go into which slots, and why the others don't.
 
 use super::slot::{Capture, Variable};
-use super::unfit::{Misfit, Named, Problem, SelectionError, Unfit};
+use super::unfit::{Misfit, Problem, Reason, SelectionError, Unfit};
 use super::{Chooser, DimRule, Otherwise, Plan, Range, Rule};
 use packhouse_base::identity::canonical_dims;
 use packhouse_container::{Container, Tensor};
 use packhouse_layout::Admitted;
 use packhouse_layout::stock_x86::{self, Features};
 use packhouse_pack::Packers;
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What a selection asks of the host.
@@ -267,18 +268,26 @@ impl<'p, 'c> Taking<'p, 'c> {
     }
 
     fn nothing(self) -> SelectionError {
-        let first = self.left.into_iter().find_map(|left| {
-            let (at, misfit) = left.misfit?;
-            Some(Box::new(Named {
-                tensor: left.name,
-                rule: self.plan.rules[at].id.clone(),
-                misfit,
-            }))
-        });
+        let mut reasons: BTreeMap<String, Reason> = BTreeMap::new();
+        for left in self.left {
+            let text = match left.misfit {
+                None => "no rule names it".to_owned(),
+                Some((_, misfit)) => misfit.to_string(),
+            };
+            let reason = reasons.entry(text).or_insert_with_key(|text| Reason {
+                text: text.clone(),
+                first: left.name,
+                tensors: 0,
+            });
+            reason.tensors += 1;
+        }
+        let mut reasons: Vec<Reason> = reasons.into_values().collect();
+        reasons.sort_by_key(|reason| Reverse(reason.tensors));
+        reasons.truncate(REASONS_MAX);
         SelectionError::Nothing {
             plan: self.plan.name.clone(),
             tensors: self.index,
-            first,
+            reasons,
         }
     }
 
@@ -409,3 +418,4 @@ fn count<T>(items: impl Iterator<Item = T>) -> u64 {
 }
 
 const SHOWN_CHARS: usize = 80;
+const REASONS_MAX: usize = 8;

@@ -27,33 +27,29 @@ pub enum SelectionError {
         found: Option<String>,
     },
     /// No rule takes any tensor.
-    #[error(
-        "plan {plan} takes none of {tensors} tensors: {}",
-        first.as_ref().map_or("no rule names one".to_owned(), ToString::to_string)
-    )]
+    #[error("plan {plan} takes none of {tensors} tensors: {}", reasons_told(reasons).join("; "))]
     Nothing {
         /// The plan's name.
         plan: String,
         /// Tensors in the container.
         tensors: u64,
-        /// The first tensor that a rule names, and why it isn't taken.
-        first: Option<Box<Named>>,
+        /// Why not, the reason of most tensors first; at most eight.
+        reasons: Vec<Reason>,
     },
     /// The selection breaks an invariant of the plan.
     #[error(transparent)]
     Unfit(#[from] Unfit),
 }
 
-/// A tensor that a rule names and that does not fit it.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{tensor} ({rule}): {misfit}")]
-pub struct Named {
-    /// The tensor.
-    pub tensor: String,
-    /// The rule's id.
-    pub rule: String,
-    /// What doesn't fit.
-    pub misfit: Misfit,
+/// A reason for which tensors are not taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reason {
+    /// The reason in words.
+    pub text: String,
+    /// The first tensor in file order.
+    pub first: String,
+    /// Tensors of which it is the reason.
+    pub tensors: u64,
 }
 
 /// What about a tensor doesn't fit a rule that names it.
@@ -196,10 +192,37 @@ impl SelectionError {
     /// The error in lines, each short enough for a terminal: a headline, then its reasons.
     pub fn lines(&self) -> (String, Vec<String>) {
         match self {
-            Self::Architecture { .. } | Self::Nothing { .. } => (self.to_string(), Vec::new()),
+            Self::Architecture { .. } => (self.to_string(), Vec::new()),
+            Self::Nothing {
+                plan,
+                tensors,
+                reasons,
+            } => (
+                format!("plan {plan} takes none of {tensors} tensors"),
+                reasons_told(reasons),
+            ),
             Self::Unfit(unfit) => (unfit.headline(), unfit.lines()),
         }
     }
+}
+
+fn reasons_told(reasons: &[Reason]) -> Vec<String> {
+    if reasons.is_empty() {
+        return vec!["the model has none".to_owned()];
+    }
+    let told = reasons.iter().map(|reason| match reason {
+        Reason {
+            text,
+            first,
+            tensors: 1,
+        } => format!("{first}: {text}"),
+        Reason {
+            text,
+            first,
+            tensors,
+        } => format!("{first} and {} more: {text}", tensors - 1),
+    });
+    told.collect()
 }
 
 impl Unfit {

@@ -6,38 +6,8 @@ use packhouse_prepare::plan::limits;
 use packhouse_prepare::plan::slot::Capture;
 use packhouse_prepare::plan::{Chooser, DimRule, Otherwise, Plan, Range, builtin};
 
-/// A plan that uses every field.
-const WHOLE: &str = r#"name = "mine.v2_x-1"
-version = 3
-summary = "a plan"
-architectures = ["llama", "qwen35"]
-
-[[rule]]
-id = "gate"
-tensor = 'blk\.(?<layer>[0-9]+)\.ffn_(gate|up)\.weight'
-ranges = { layer = [0, 3] }
-types = ["Q4_0", "Q8_0"]
-dims = [64, { min = 8, max = 800, multiple = 8 }, {}]
-chosen_by = "ggml-cpu"
-layout = "q4_0-joint-n-v1"
-parameters = { n_tile = 32 }
-slot = "2 * (layer + 1) - index"
-otherwise = "leave"
-count = 4
-
-[[rule]]
-id = "down"
-tensor = 'blk\.(?<layer>[0-9]+)\.ffn_down\.weight'
-ranges = { layer = [1, 2] }
-layout = "identity-v1"
-slot = "100 + layer"
-otherwise = "refuse"
-expect = "blk.{layer}.ffn_down.weight"
-
-[invariants]
-slots = [0, 200]
-count = 201
-"#;
+/// A plan that uses every field; a seed of the fuzz target too.
+const WHOLE: &str = include_str!("../../../../fuzz/seeds/plan/every-field.toml");
 
 fn refused(text: &str) -> String {
     let error = Plan::parse(text.as_bytes(), "p.toml").expect_err("because the text is no plan");

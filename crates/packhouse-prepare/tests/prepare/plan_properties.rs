@@ -416,10 +416,10 @@ fn plans_come_back_from_their_own_text() {
 
 #[test]
 #[should_panic(expected = "round trip: another plan")]
-fn a_renderer_that_forgets_something_is_caught() {
-    let text = "name = \"x\"\nversion = 1\nsummary = \"s\"\n[[rule]]\nid = \"r\"\ntensor = 'x'\n\
+fn a_renderer_that_is_wrong_is_caught() {
+    let text = "name = \"x\"\nversion = 1\nsummary = \"His\"\n[[rule]]\nid = \"r\"\ntensor = 'x'\n\
                 dims = [{ multiple = 9 }]\nlayout = \"identity-v1\"\nslot = \"index\"\n\
                 otherwise = \"leave\"\n";
     assert!(examine(text.as_bytes(), None));
-    examine(text.as_bytes(), Some(Mutant::ForgetsMultiple));
+    examine(text.as_bytes(), Some(Mutant::LowersSummary));
 }

@@ -131,9 +131,9 @@ fn ggml_cpu_takes_what_a_stock_build_here_repacks() {
     );
     let none = select_with(&plan, &container(Some("llama"), &tensors()), false);
     let said = none.expect_err("because the CPU lacks AVX2").to_string();
-    let wanted = "plan ggml-cpu takes none of 7 tensors: token_embd.weight (repacked): packing \
-                  Q4_0 needs AVX2, which this CPU lacks";
-    assert_eq!(said, wanted);
+    let wanted = "plan ggml-cpu takes none of 7 tensors: token_embd.weight and 2 more: packing \
+                  Q4_0 needs AVX2, which this CPU lacks; ";
+    assert!(said.starts_with(wanted), "{said}");
 }
 
 /// What the plug-in writes has the directory's index as slot, shards in order: so has this.
@@ -180,7 +180,10 @@ fn patterns_match_whole_names_only() {
     let rule = "tensor = 'blk\\.0\\.(ffn_up|norm)'\nslot = \"index\"\notherwise = \"leave\"";
     let error = select(&plan(&[rule], ""), &container(None, &tensors()));
     let said = error.expect_err("because names go on").to_string();
-    assert_eq!(said, "plan x takes none of 7 tensors: no rule names one");
+    assert_eq!(
+        said,
+        "plan x takes none of 7 tensors: token_embd.weight and 6 more: no rule names it"
+    );
 }
 
 #[test]
@@ -203,9 +206,7 @@ fn dims_are_bounded_without_their_trailing_ones() {
                 .iter()
                 .map(|one| one.name.clone())
                 .collect(),
-            Err(SelectionError::Nothing { first, .. }) => {
-                first.expect("because the rule names all").to_string()
-            }
+            Err(SelectionError::Nothing { reasons, .. }) => reasons[0].text.clone(),
             Err(error) => panic!("{error}"),
         }
     };
@@ -217,7 +218,7 @@ fn dims_are_bounded_without_their_trailing_ones() {
     assert_eq!(taken("[64, { max = 9 }]"), "ac");
     assert_eq!(
         taken("[{ min = 65 }, { min = 9, max = 20, multiple = 3 }]"),
-        "a (r0): dims [64, 8], where [65 or more, 9 to 20 in steps of 3] is wanted"
+        "dims [64, 8], where [65 or more, 9 to 20 in steps of 3] is wanted"
     );
 }
 

@@ -9,6 +9,7 @@ mod equivalence;
 mod inspect;
 mod model;
 mod prepare;
+mod plans;
 mod run;
 mod sandbox;
 mod store;
