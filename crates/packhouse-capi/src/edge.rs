@@ -207,3 +207,135 @@ unsafe impl Sized32 for packhouse_refusal {
     const NAME: &'static str = "packhouse_refusal";
     const FIRST_SIZE: usize = 16 + PACKHOUSE_TEXT_BYTES;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A struct that grew by one field.
+    #[repr(C)]
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    struct Grown {
+        struct_size: u32,
+        first: u32,
+        later: u64,
+    }
+
+    // SAFETY: it is `repr(C)`, begins with `struct_size`, and holds integers only.
+    unsafe impl Sized32 for Grown {
+        const NAME: &'static str = "grown";
+        const FIRST_SIZE: usize = 8;
+    }
+
+    fn refusal() -> packhouse_refusal {
+        packhouse_refusal {
+            struct_size: 16 + PACKHOUSE_TEXT_BYTES as u32,
+            status: -1,
+            text_bytes: 0,
+            text: [1; PACKHOUSE_TEXT_BYTES],
+        }
+    }
+
+    fn text_of(refusal: &packhouse_refusal) -> &str {
+        // SAFETY: the library wrote a final NUL.
+        let text = unsafe { CStr::from_ptr(refusal.text.as_ptr()) };
+        text.to_str().expect("because it is cut between characters")
+    }
+
+    #[test]
+    fn a_panic_becomes_a_status_with_its_words() {
+        let bodies: [fn() -> Result<(), Failure>; 3] = [
+            || panic!("row {} of 3", 4),
+            || panic!("a plain text"),
+            || std::panic::panic_any(7),
+        ];
+        for (body, words) in bodies.into_iter().zip(["row 4 of 3", "a plain text", ""]) {
+            let mut refusal = refusal();
+            // SAFETY: the refusal is this test's own.
+            let status = unsafe { guard(&raw mut refusal, body) };
+            let bug = Usage::Bug {
+                panic: words.to_owned(),
+            };
+            assert_eq!((status, refusal.status), (99, 99));
+            assert_eq!(text_of(&refusal), bug.to_string());
+        }
+        assert_eq!(shield(5, || panic!("inside")), 5);
+        // SAFETY: NULL is allowed.
+        assert_eq!(
+            unsafe { guard(std::ptr::null_mut(), || panic!("inside")) },
+            99
+        );
+    }
+
+    #[test]
+    fn a_success_leaves_the_refusal_as_it_was() {
+        let mut refusal = refusal();
+        // SAFETY: the refusal is this test's own.
+        assert_eq!(unsafe { guard(&raw mut refusal, || Ok(())) }, OK);
+        assert_eq!((refusal.status, refusal.text[0]), (-1, 1));
+    }
+
+    #[test]
+    fn a_long_text_is_cut_between_characters_and_its_length_told() {
+        let mut refusal = refusal();
+        let long = format!("x{}", "\u{e4}".repeat(400));
+        let failure = Usage::Bug { panic: long };
+        let whole = failure.to_string();
+        // SAFETY: the refusal is this test's own.
+        unsafe { guard(&raw mut refusal, || Err(failure.into())) };
+        assert_eq!(refusal.text_bytes, whole.len() as u64);
+        let told = text_of(&refusal);
+        assert!(whole.starts_with(told));
+        assert!((494..=495).contains(&told.len()), "{}", told.len());
+        assert_eq!(chars_of::<4>("abcdef"), chars_of::<4>("abc"));
+        assert_eq!(chars_of::<4>(""), [0; 4]);
+    }
+
+    /// Callers built against an earlier header, this one and a later one.
+    #[test]
+    fn structs_are_taken_and_filled_by_the_size_that_the_caller_says() {
+        let bytes = |size: u32| {
+            let mut bytes = [0u8; 24];
+            bytes[..4].copy_from_slice(&size.to_le_bytes());
+            bytes[4..8].copy_from_slice(&7u32.to_le_bytes());
+            bytes
+        };
+        let told = |bytes: &[u8; 24]| {
+            // SAFETY: so many bytes are there, and the sizes below are no larger.
+            unsafe { take(bytes.as_ptr().cast::<Grown>()) }
+        };
+        let mut small = bytes(8);
+        small[8] = 9;
+        let taken = told(&small).expect("because it is the first version");
+        assert_eq!(
+            (taken.first, taken.later),
+            (7, 0),
+            "what is beyond is not read"
+        );
+        let mut large = bytes(24);
+        large[8] = 9;
+        assert_eq!(told(&large).map(|taken| taken.later), Ok(9));
+        large[20] = 1;
+        let field = Usage::UnknownField {
+            name: "grown",
+            offset: 20,
+        };
+        assert_eq!(told(&large), Err(field));
+        assert!(matches!(
+            told(&bytes(7)),
+            Err(Usage::StructSize { actual: 7, .. })
+        ));
+        let mut target = [0xffu8; 24];
+        let value = |struct_size| Grown {
+            struct_size,
+            first: 1,
+            later: 2,
+        };
+        // SAFETY: the target is longer than each size.
+        unsafe { fill(target.as_mut_ptr().cast(), value(8)) };
+        assert_eq!((target[4], target[8]), (1, 0xff));
+        // SAFETY: as above.
+        unsafe { fill(target.as_mut_ptr().cast(), value(24)) };
+        assert_eq!((target[8], target[16]), (2, 0xff));
+    }
+}

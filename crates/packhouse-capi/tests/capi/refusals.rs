@@ -2,7 +2,7 @@
 
 use crate::world::{
     World, edit, object_path, probe_at, program, publish_object, publish_record, publish_set, run,
-    set_mode, stage, strange_fingerprint,
+    set_mode, stage, strange_fingerprint, words,
 };
 use packhouse_base::digest::{Digest, TensorDigest};
 use packhouse_base::identity::PackIdentity;
@@ -32,13 +32,6 @@ impl Seen {
         }
         self.0.insert(format!("PACKHOUSE_{status}"));
     }
-}
-
-fn words<'a>(parts: &[&'a [String]], last: &'a [&'a str]) -> Vec<&'a str> {
-    let first = parts
-        .iter()
-        .flat_map(|part| part.iter().map(String::as_str));
-    first.chain(last.iter().copied()).collect()
 }
 
 #[test]

@@ -168,6 +168,14 @@ impl World {
     }
 }
 
+/// Words for the probe: some owned ones, then others.
+pub(crate) fn words<'a>(parts: &[&'a [String]], last: &'a [&'a str]) -> Vec<&'a str> {
+    let first = parts
+        .iter()
+        .flat_map(|part| part.iter().map(String::as_str));
+    first.chain(last.iter().copied()).collect()
+}
+
 /// Runs the probe at a store, a state folder and a stage.
 pub(crate) fn probe_at(
     places: &[PathBuf; 3],

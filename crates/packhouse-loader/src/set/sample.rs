@@ -16,7 +16,8 @@ use std::sync::Arc;
 /// Which groups are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SampleChoice {
-    /// How many; `None` is 4 to 8 of them by the tensor's size, more than there are is all.
+    /// How many, one at least; `None` is 4 to 8 of them by the tensor's size, more than there are
+    /// is all.
     pub group_count: Option<u64>,
     /// Shifts their places: another one at each start reaches all groups in time.
     pub seed: u64,
@@ -99,7 +100,7 @@ impl SetReader {
         let group_count = admitted.group_count();
         let count = choice
             .group_count
-            .unwrap_or_else(|| sample_count(group_count));
+            .map_or_else(|| sample_count(group_count), |count| count.max(1));
         let mut report = SampleReport {
             group_count,
             ..SampleReport::default()
