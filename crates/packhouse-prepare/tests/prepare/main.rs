@@ -7,6 +7,7 @@ mod bundles;
 mod foreign_crash;
 mod foreign_dirs;
 mod foreign_world;
+mod plan_documented;
 mod plan_grammar;
 mod plan_oracle;
 mod plan_properties;
