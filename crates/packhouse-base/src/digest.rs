@@ -58,10 +58,14 @@ impl Digest {
             return Err(refuse());
         }
         let mut bytes = [0u8; 32];
+        let mut wrong = 0;
         for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
-            let high = nibble(pair[0]).ok_or_else(refuse)?;
-            let low = nibble(pair[1]).ok_or_else(refuse)?;
+            let (high, low) = (NIBBLES[usize::from(pair[0])], NIBBLES[usize::from(pair[1])]);
+            wrong |= high | low;
             *byte = high << 4 | low;
+        }
+        if wrong & NO_NIBBLE != 0 {
+            return Err(refuse());
         }
         Ok(Self(bytes))
     }
@@ -74,7 +78,13 @@ impl Digest {
 
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        // By hand: names of files are made of digests, hundreds in a command of milliseconds.
+        let mut digits = [0; 64];
+        for (pair, byte) in digits.chunks_exact_mut(2).zip(self.0) {
+            pair[0] = DIGITS[usize::from(byte >> 4)];
+            pair[1] = DIGITS[usize::from(byte & 15)];
+        }
+        f.write_str(std::str::from_utf8(&digits).expect("because digits are ASCII"))
     }
 }
 
@@ -159,13 +169,19 @@ digest_type!(
     SetKey
 );
 
-fn nibble(digit: u8) -> Option<u8> {
-    match digit {
-        b'0'..=b'9' => Some(digit - b'0'),
-        b'a'..=b'f' => Some(digit - b'a' + 10),
-        _ => None,
+const DIGITS: [u8; 16] = *b"0123456789abcdef";
+
+/// What a byte is as a hexadecimal digit.
+const NIBBLES: [u8; 256] = {
+    let mut nibbles = [NO_NIBBLE; 256];
+    let mut value = 0;
+    while value < DIGITS.len() {
+        nibbles[DIGITS[value] as usize] = value as u8;
+        value += 1;
     }
-}
+    nibbles
+};
+const NO_NIBBLE: u8 = 0xf0;
 
 #[cfg(test)]
 mod tests {

@@ -85,11 +85,20 @@ pub fn list(root: &StageRoot) -> Result<Vec<StageListing>, FsError> {
     Ok(listing.collect())
 }
 
+/// The sets that have a stage, good or not; rising.
+pub fn list_sets(root: &StageRoot) -> Result<Vec<SetKey>, FsError> {
+    let mut sets: Vec<SetKey> = root.stages()?.iter().map(|name| name.set).collect();
+    sets.dedup();
+    Ok(sets)
+}
+
 /// Removes all stages of a set. Errors when there is none.
 pub fn unstage(root: &StageRoot, set: SetKey) -> Result<Unstaged, UnstageError> {
     let mut unstaged = Unstaged::default();
     for name in root.stages()?.into_iter().filter(|name| name.set == set) {
-        unstaged.add(remove(root, name)?);
+        let bytes = copied_bytes(root, name);
+        remove(root, name)?;
+        unstaged.add(bytes);
     }
     match unstaged.count {
         0 => Err(UnstageError::Absent { set }),
@@ -123,12 +132,12 @@ pub fn collect(
         };
         let bytes = copied_bytes(root, *name);
         let removed = if dry_run {
-            Ok(bytes)
+            Ok(())
         } else {
             remove(root, *name)
         };
         match removed {
-            Ok(bytes) => group.add(bytes),
+            Ok(()) => group.add(bytes),
             Err(error) => collected.failures.push(error.to_string()),
         }
     }
@@ -159,15 +168,15 @@ impl UnstageError {
     }
 }
 
-/// Removes one stage and answers its bytes: renamed away first, then unlinked.
-pub(crate) fn remove(root: &StageRoot, name: StageName) -> Result<u64, FsError> {
+/// Removes one stage: renamed away first, then unlinked.
+pub(crate) fn remove(root: &StageRoot, name: StageName) -> Result<(), FsError> {
     let aside = format!("{TEMP_PREFIX}{}", root.random_digits()?);
     match root.dir.rename_new(name.to_string(), &root.dir, &aside) {
         // Another process was faster.
-        Err(error) if error.kind == FsErrorKind::NotFound => return Ok(0),
+        Err(error) if error.kind == FsErrorKind::NotFound => return Ok(()),
         other => other?,
     }
-    remove_tree(&root.dir, &aside, false)
+    remove_tree(&root.dir, &aside, false).map(|_| ())
 }
 
 /// Removes an entry with all below it, and answers the bytes of its files. Symlinks are removed,

@@ -30,7 +30,9 @@ mod stage;
 mod staged;
 mod validate;
 
-pub use collect::{Collected, StageListing, UnstageError, Unstaged, collect, list, unstage};
+pub use collect::{
+    Collected, StageListing, UnstageError, Unstaged, collect, list, list_sets, unstage,
+};
 pub use copy::CopyError;
 pub use receipts::{CopyReceipt, ReceiptsError, STAGE_SCHEMA, StageReceipts};
 pub use room::{Bound, RoomError, StageRoom};

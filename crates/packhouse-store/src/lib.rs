@@ -32,6 +32,7 @@ mod holders;
 mod inventory;
 pub mod ledger;
 pub mod lock;
+mod look;
 pub mod manifest;
 pub mod object;
 pub mod pack;

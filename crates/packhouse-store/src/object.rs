@@ -17,7 +17,7 @@ use crate::root::{Base, OpenError, Store};
 pub use crate::settle::{PendingReceipt, SettleError, Settled};
 use packhouse_base::Blame;
 use packhouse_base::digest::{Digest, Hasher, ObjectDigest};
-use packhouse_sys::fs::{File, FsError, FsErrorKind};
+use packhouse_sys::fs::{Dir, File, FsError, FsErrorKind};
 use packhouse_sys::stat::{FileKind, FsKind, FsTrust, StatIdentity, Volume};
 use std::path::PathBuf;
 
@@ -326,10 +326,25 @@ impl Store {
                 digest: *digest,
                 error: Box::new(error),
             })?
-            .ok_or(missing.clone())?;
+            .ok_or(missing)?;
+        let file = self.open_judged(&folder, digest, length)?;
+        VerifiedObject::open(*digest, length, file).map_err(|error| refusal(digest, error))
+    }
+
+    /// Opens an object in the folder of its prefix, and judges kind, owner, mode and length by one
+    /// stat of the descriptor.
+    pub(crate) fn open_judged(
+        &self,
+        folder: &Dir,
+        digest: &ObjectDigest,
+        length: u64,
+    ) -> Result<File, ObjectRefusal> {
+        let name = digest.to_string();
         let file = match folder.open_file(&name) {
             Ok(file) => file,
-            Err(error) if error.kind == FsErrorKind::NotFound => return Err(missing),
+            Err(error) if error.kind == FsErrorKind::NotFound => {
+                return Err(ObjectRefusal::Missing { digest: *digest });
+            }
             Err(error) if error.kind == FsErrorKind::Symlink => {
                 return Err(ObjectRefusal::NotRegular {
                     digest: *digest,
@@ -340,10 +355,8 @@ impl Store {
             }
             Err(error) => return Err(refusal(digest, error)),
         };
-        let object =
-            VerifiedObject::open(*digest, length, file).map_err(|error| refusal(digest, error))?;
-        self.judge_object(&object)?;
-        Ok(object)
+        self.judge_object(digest, length, &file)?;
+        Ok(file)
     }
 
     fn quarantine_object(&self, object: &VerifiedObject) -> Moved {
@@ -354,14 +367,16 @@ impl Store {
         )
     }
 
-    fn judge_object(&self, object: &VerifiedObject) -> Result<(), ObjectRefusal> {
-        let digest = object.digest;
-        let path = object.file.path().to_owned();
-        let stat = object
-            .file
-            .stat()
-            .map_err(|error| refusal(&digest, error))?;
-        let moved = || self.quarantine_object(object);
+    fn judge_object(
+        &self,
+        digest: &ObjectDigest,
+        length: u64,
+        file: &File,
+    ) -> Result<(), ObjectRefusal> {
+        let digest = *digest;
+        let path = file.path().to_owned();
+        let stat = file.stat().map_err(|error| refusal(&digest, error))?;
+        let moved = || self.quarantine(Base::Objects, &digest.to_string(), Some(file));
         if stat.kind != FileKind::Regular {
             return Err(ObjectRefusal::NotRegular {
                 digest,
@@ -387,11 +402,11 @@ impl Store {
                 moved: moved(),
             });
         }
-        if stat.size != object.length {
+        if stat.size != length {
             return Err(ObjectRefusal::Length {
                 digest,
                 path,
-                expected: object.length,
+                expected: length,
                 actual: stat.size,
                 moved: moved(),
             });

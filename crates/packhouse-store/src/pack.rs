@@ -140,12 +140,23 @@ impl Store {
                 key: *key,
                 error: Box::new(error),
             })?
-            .ok_or(missing.clone())?;
-        let file = match folder.open_file(&name) {
+            .ok_or(missing)?;
+        self.lookup_pack_in(&folder, key)
+    }
+
+    /// Finds the record of a pack in the folder of its prefix.
+    pub(crate) fn lookup_pack_in(
+        &self,
+        folder: &Dir,
+        key: &PackKey,
+    ) -> Result<PackRecord, PackRefusal> {
+        let file = match folder.open_file(key.to_string()) {
             Ok(file) => file,
-            Err(error) if error.kind == FsErrorKind::NotFound => return Err(missing),
+            Err(error) if error.kind == FsErrorKind::NotFound => {
+                return Err(PackRefusal::Missing { key: *key });
+            }
             Err(error) if error.kind == FsErrorKind::Symlink => {
-                return Err(self.refuse_link(key, &folder, error));
+                return Err(self.refuse_link(key, folder, error));
             }
             Err(error) => return Err(refusal(key, error)),
         };
@@ -280,7 +291,7 @@ impl Store {
             });
         }
         let bytes = file
-            .read_small(PACK_BYTES_MAX)
+            .read_stated(&stat, PACK_BYTES_MAX)
             .map_err(|error| refusal(key, error))?;
         PackRecord::parse(*key, &bytes).map_err(|error| PackRefusal::Corrupt {
             key: *key,

@@ -12,6 +12,7 @@
 use crate::manifest::{IndexError, ManifestEntry, SetManifest};
 use crate::object::ObjectRefusal;
 use crate::pack::PackRefusal;
+use crate::record::PackRecord;
 use crate::root::Store;
 use crate::set::{ContainerRefusal, SetMiss};
 use crate::small::SmallRefusal;
@@ -201,10 +202,11 @@ impl Store {
         found.problems = self.set_problems(set, &manifest);
         let quarantined = self.quarantined_names();
         let objects = self.object_problems(&manifest, depth, progress);
-        for entry in manifest.entries() {
+        let keys: Vec<PackKey> = manifest.entries().iter().map(|entry| entry.pack).collect();
+        let packs = self.lookup_packs(&keys);
+        for (entry, pack) in manifest.entries().iter().zip(packs) {
             let object = objects.get(&(entry.object, entry.length));
-            let problem = self
-                .pack_problem(entry, &quarantined)
+            let problem = pack_problem(entry, pack, &quarantined)
                 .or_else(|| object.cloned().flatten().map(|p| told(p, &quarantined)));
             found.tensors.push(TensorVerification {
                 entry: entry.clone(),
@@ -236,28 +238,6 @@ impl Store {
         problems
     }
 
-    fn pack_problem(
-        &self,
-        entry: &ManifestEntry,
-        quarantined: &BTreeSet<String>,
-    ) -> Option<TensorProblem> {
-        let key = entry.pack;
-        match self.lookup_pack(&key) {
-            Ok(record) if (record.object, record.length) == (entry.object, entry.length) => None,
-            Ok(record) => Some(TensorProblem::Disagrees {
-                key,
-                expected: entry.object,
-                expected_length: entry.length,
-                actual: record.object,
-                actual_length: record.length,
-            }),
-            Err(PackRefusal::Missing { .. }) if quarantined.contains(&key.to_string()) => {
-                Some(TensorProblem::PackInQuarantine { key })
-            }
-            Err(refusal) => Some(TensorProblem::Pack(refusal)),
-        }
-    }
-
     /// Verifies each object of a set once, `threads` at a time when their bytes are hashed.
     fn object_problems(
         &self,
@@ -270,20 +250,11 @@ impl Store {
             .iter()
             .map(|entry| (entry.object, entry.length))
             .collect();
-        let threads = match depth {
-            Depth::Shallow => {
-                return wanted
-                    .into_iter()
-                    .map(|(digest, length)| {
-                        let refusal = self.object_for_sample(&digest, length).err();
-                        ((digest, length), refusal)
-                    })
-                    .collect();
-            }
-            Depth::Deep { threads } => threads,
-        };
         let wanted: Vec<_> = wanted.into_iter().collect();
-        let refusals = self.hash_objects(&wanted, threads, progress);
+        let refusals = match depth {
+            Depth::Shallow => self.look_at_objects(&wanted),
+            Depth::Deep { threads } => self.hash_objects(&wanted, threads, progress),
+        };
         wanted.into_iter().zip(refusals).collect()
     }
 
@@ -297,6 +268,28 @@ impl Store {
             .filter_map(|name| name.split_once('.'))
             .map(|(content_name, _)| content_name.to_owned())
             .collect()
+    }
+}
+
+fn pack_problem(
+    entry: &ManifestEntry,
+    found: Result<PackRecord, PackRefusal>,
+    quarantined: &BTreeSet<String>,
+) -> Option<TensorProblem> {
+    let key = entry.pack;
+    match found {
+        Ok(record) if (record.object, record.length) == (entry.object, entry.length) => None,
+        Ok(record) => Some(TensorProblem::Disagrees {
+            key,
+            expected: entry.object,
+            expected_length: entry.length,
+            actual: record.object,
+            actual_length: record.length,
+        }),
+        Err(PackRefusal::Missing { .. }) if quarantined.contains(&key.to_string()) => {
+            Some(TensorProblem::PackInQuarantine { key })
+        }
+        Err(refusal) => Some(TensorProblem::Pack(refusal)),
     }
 }
 
