@@ -4,12 +4,12 @@ use super::budget::Budget;
 use super::finish::finish;
 use super::learn::Learnt;
 use super::look::{Look, look};
-use super::order::Order;
+use super::order::{Item, Order};
 use super::progress::{Event, Phase, Progress};
 use super::round::{Round, Work};
 use super::segments::{self, Segment};
 use super::state::{Reason, State, States};
-use super::{Cost, Options, PrepareError, Prepared, SourceHash};
+use super::{Cost, Options, PrepareError, Prepared, SourceHash, worker};
 use crate::model::Model;
 use packhouse_base::digest::{Digest, TensorDigest};
 use packhouse_base::encode::Sequence;
@@ -115,6 +115,17 @@ fn admit(model: &Model, order: &Order, options: &Options) -> Result<(), PrepareE
     Ok(())
 }
 
+/// What all threads can have in hand at once. More would only be read further ahead, into memory
+/// that the system has to clear first instead of buffers that are used again.
+fn working_bytes(order: &Order, options: &Options) -> u64 {
+    let bytes = |item: &Item| item.range.length + item.recipe.payload_bytes();
+    let mut all: Vec<u64> = order.items.iter().map(bytes).collect();
+    all.sort_unstable_by(|one, other| other.cmp(one));
+    let count = options.threads.get().saturating_mul(TENSORS_PER_THREAD);
+    let largest = all.into_iter().take(count);
+    largest.fold(GAPS_BYTES, u64::saturating_add)
+}
+
 impl<'a> Work<'a> {
     fn new(
         store: &'a Store,
@@ -134,7 +145,7 @@ impl<'a> Work<'a> {
             cancel,
             learnt: Learnt::new(store, model),
             states: States::new(order.items.len()),
-            budget: Budget::new(options.memory_bytes),
+            budget: Budget::new(options.memory_bytes.min(working_bytes(order, options))),
             cost: Mutex::new(Cost::default()),
             receipts: Mutex::default(),
         })
@@ -406,6 +417,10 @@ impl<'a> Work<'a> {
     }
 }
 
+/// Tensors in a worker's hand, and as many as are read, written or hashed as part of a file.
+const TENSORS_PER_THREAD: usize = worker::HELD_MAX + 4;
+/// For what is read beside tensors.
+const GAPS_BYTES: u64 = 64 << 20;
 /// How long another process that reserves room is waited for.
 const ROOM_WAIT_NS: u64 = 10_000_000_000;
 /// How long a lock is waited for between two questions whether to stop.

@@ -335,6 +335,6 @@ fn pack(recipe: &dyn super::Recipe, source: &[u8], lease: Lease) -> Shared {
 }
 
 /// Tensors in hand: with their payloads, as many streams as hash best on one core.
-const HELD_MAX: usize = 8;
+pub(super) const HELD_MAX: usize = 8;
 /// Bytes of each stream hashed at a time: long against the cost of a step.
 const STEP_BYTES: usize = 1 << 20;
