@@ -1,8 +1,8 @@
 //! The repository's own rules and generated documents.
 //!
 //! `cargo xtask tidy` judges the tree against rules that no compiler knows; `cargo xtask docs`
-//! renders `docs/cli.md` and the CLI's snapshots again. Tidy reads the tree and never writes; each
-//! of its rules has a mutant in its own tests that must fail.
+//! renders `docs/cli.md`, the CLI's snapshots and the C header again. Tidy reads the tree and never
+//! writes; each of its rules has a mutant in its own tests that must fail.
 
 #![forbid(unsafe_code)]
 #![expect(
@@ -56,19 +56,22 @@ fn tidy() -> Result<ExitCode, Box<dyn Error>> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Runs the CLI's snapshot tests in the mode in which they write what they would compare.
+/// Runs the tests that compare generated files in the mode in which they write them: the CLI's
+/// snapshots and reference, the C header and its statuses.
 fn docs() -> Result<ExitCode, Box<dyn Error>> {
-    let status = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-        .args([
-            "test",
-            "--quiet",
-            "--locked",
-            "-p",
-            "packhouse",
-            "--test",
-            "cli",
-        ])
-        .env("PACKHOUSE_BLESS", "1")
-        .status()?;
-    Ok(ExitCode::from(if status.success() { 0 } else { 3 }))
+    let runs = [
+        ["packhouse", "cli", ""],
+        ["packhouse-capi", "capi", "header::"],
+    ];
+    for [package, test, filter] in runs {
+        let status = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+            .args(["test", "--quiet", "--locked", "-p", package, "--test", test])
+            .arg(filter)
+            .env("PACKHOUSE_BLESS", "1")
+            .status()?;
+        if !status.success() {
+            return Ok(ExitCode::from(3));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
 }

@@ -67,8 +67,8 @@ pub(crate) fn shield<T>(fallback: T, body: impl FnOnce() -> T) -> T {
 /// `refusal` is a `packhouse_refusal` of at least the size that it says, which was judged.
 pub(crate) unsafe fn tell(refusal: *mut packhouse_refusal, status: packhouse_status, text: &str) {
     let (chars, text_bytes) = (chars_of(text), text.len() as u64);
-    // SAFETY: the caller's promise.
-    let struct_size = unsafe { (*refusal).struct_size };
+    // SAFETY: the caller's promise; a struct begins with its size.
+    let struct_size = unsafe { refusal.cast::<u32>().read_unaligned() };
     let told = packhouse_refusal {
         struct_size,
         status,
@@ -261,10 +261,8 @@ mod tests {
         }
         assert_eq!(shield(5, || panic!("inside")), 5);
         // SAFETY: NULL is allowed.
-        assert_eq!(
-            unsafe { guard(std::ptr::null_mut(), || panic!("inside")) },
-            99
-        );
+        let status = unsafe { guard(std::ptr::null_mut(), || panic!("inside")) };
+        assert_eq!(status, 99);
     }
 
     #[test]

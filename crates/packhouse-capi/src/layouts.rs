@@ -118,7 +118,7 @@ pub unsafe extern "C" fn packhouse_fingerprint(
     let body = || {
         let target = place(fingerprint, "fingerprint")?;
         // SAFETY: the caller's promise, here and below.
-        let made = unsafe { packing(contract) }?.fingerprint();
+        let made = unsafe { packing(contract) }?.fingerprint()?;
         // SAFETY: as above.
         unsafe {
             target

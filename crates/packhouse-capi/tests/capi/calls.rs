@@ -1,12 +1,9 @@
 //! What calls give when nothing is in the way: through C, and through `extern "C"` from Rust.
 
-use crate::world::{SPECS, World, edit, object_path, probe_at, run, stage, words};
+use crate::world::{Later, SPECS, World, edit, object_path, open_at, probe_at, run, stage, words};
 use packhouse::*;
 use packhouse_layout::Layout;
 use packhouse_store::object::ObjectTrust;
-use packhouse_store::root::{Store, StoreConfig};
-use packhouse_sys::clock::{Clock, RealClock};
-use packhouse_sys::real::RealFs;
 use std::ffi::{CString, c_void};
 use std::path::Path;
 use std::process::Command;
@@ -170,18 +167,7 @@ fn a_contract_finds_its_pack_by_slot_and_by_name_with_all_it_may_ask_for() {
 
 /// Records a receipt of an object as a user's process does ten seconds later.
 fn record_receipt(world: &World, slot: u64) {
-    struct Later;
-    impl Clock for Later {
-        fn wall_ns(&self) -> i64 {
-            RealClock.wall_ns() + 10_000_000_000
-        }
-        fn steady_ns(&self) -> u64 {
-            RealClock.steady_ns()
-        }
-        fn sleep_ns(&self, _: u64) {}
-    }
-    let config = StoreConfig::new(world.path("store"), world.path("state"));
-    let store = Store::open(Arc::new(RealFs), Arc::new(Later), config).expect("because it is");
+    let store = open_at(world.folder.path(), Arc::new(Later));
     let entry = world.entry(slot);
     store
         .object(&entry.object, entry.length, ObjectTrust::Receipt)
@@ -369,6 +355,66 @@ fn payloads_on_an_unknown_file_system_are_copied_and_hashed_while_they_are_read(
     });
     let lines = probe_at(&places, "-", RECEIPT, &words);
     has(&lines, "map PACKHOUSE_OBJECT_CORRUPT slot 0");
+}
+
+/// Gives live weights out of a vector.
+unsafe extern "C" fn from_memory(
+    context: *mut c_void,
+    offset: u64,
+    target: *mut c_void,
+    bytes: u64,
+) -> i32 {
+    let lengths = [offset, bytes].map(|value| usize::try_from(value).expect("because it is small"));
+    let [start, length] = lengths;
+    // SAFETY: the context is a vector of its caller's, and so many bytes are at the target.
+    unsafe {
+        let source = &(&*context.cast::<Vec<u8>>())[start..start + length];
+        std::ptr::copy_nonoverlapping(source.as_ptr(), target.cast(), length);
+    }
+    0
+}
+
+/// Samples prove the object that they were compared with, not one that took its place.
+#[test]
+fn an_object_that_was_changed_after_its_samples_is_not_mapped_for_them() {
+    let world = World::new();
+    let set = open(&world, PACKHOUSE_TRUST_SAMPLE);
+    let entry = entry_at(set, 0);
+    let mut source = std::fs::read(world.path("gate")).expect("because it is there");
+    let mut sample = || {
+        // SAFETY: everything lives as long as the call.
+        unsafe {
+            let context = (&raw mut source).cast();
+            let none = ptr::null();
+            let live = Some(from_memory as unsafe extern "C" fn(_, _, _, _) -> _);
+            packhouse_set_sample(
+                set,
+                &entry,
+                live,
+                context,
+                none,
+                ptr::null_mut(),
+                ptr::null_mut(),
+            )
+        }
+    };
+    assert_eq!(sample(), OK);
+    let mapping = map(set, &entry);
+    // SAFETY: the count is ours.
+    unsafe { packhouse_mapping_release(mapping) };
+    edit(&world.object(0), |bytes| bytes[99] ^= 1);
+    let (mut mapping, mut refusal) = (ptr::null_mut(), blank!(packhouse_refusal));
+    // SAFETY: everything lives as long as the call.
+    let status = unsafe { packhouse_set_map(set, &entry, &raw mut mapping, &raw mut refusal) };
+    assert_eq!((status, mapping.is_null()), (144, true));
+    edit(&world.object(0), |bytes| bytes[99] ^= 1);
+    assert_eq!(sample(), OK);
+    let mapping = map(set, &entry);
+    // SAFETY: the counts are ours.
+    unsafe {
+        packhouse_mapping_release(mapping);
+        packhouse_set_release(set);
+    }
 }
 
 /// A callback that asks the library while it is asked by it.

@@ -29,6 +29,31 @@ fn the_header_is_what_the_source_declares() {
     compare(&crate_folder().join("include/packhouse.h"), &header());
 }
 
+/// The list of statuses in `docs/design/capi.md`, between its two marks.
+#[test]
+fn the_documented_statuses_are_the_librarys() {
+    let path = crate_folder().join("../../docs/design/capi.md");
+    let text = std::fs::read_to_string(&path).expect("because it is in the repository");
+    let (before, rest) = text
+        .split_once(STATUSES_BEGIN)
+        .expect("because the mark is there");
+    let (_, after) = rest
+        .split_once(STATUSES_END)
+        .expect("because the mark is there");
+    let mut table = String::from("\n| number | name | meaning |\n|---|---|---|\n");
+    for status in statuses() {
+        let (name, meaning) = (status.name.to_string_lossy(), status.meaning);
+        writeln!(table, "| {} | `{name}` | {meaning} |", status.number).expect("because it grows");
+    }
+    compare(
+        &path,
+        &format!("{before}{STATUSES_BEGIN}{table}{STATUSES_END}{after}"),
+    );
+}
+
+const STATUSES_BEGIN: &str = "<!-- statuses, written by cargo xtask docs -->";
+const STATUSES_END: &str = "<!-- end of statuses -->";
+
 /// The other direction: whatever identifier of ours the header has is one of the source's.
 #[test]
 fn the_header_declares_nothing_else() {

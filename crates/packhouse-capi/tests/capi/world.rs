@@ -201,9 +201,13 @@ pub(crate) fn object_path(store: &Path, object: &ObjectDigest) -> PathBuf {
 }
 
 pub(crate) fn open(folder: &Path) -> Store {
+    open_at(folder, Arc::new(RealClock))
+}
+
+/// Opens the store with another clock.
+pub(crate) fn open_at(folder: &Path, clock: Arc<dyn Clock>) -> Store {
     let mut config = StoreConfig::new(folder.join("store"), folder.join("state"));
     config.min_free_bytes = 0;
-    let clock: Arc<dyn Clock> = Arc::new(RealClock);
     Store::open(Arc::new(RealFs), clock, config).expect("because the folder is this user's")
 }
 
@@ -249,7 +253,7 @@ fn publish(store: &Store, spec: &Spec, source: &[u8]) -> ManifestEntry {
             let geometry = admitted.geometry();
             let fingerprint = match spec.name {
                 "stranger" => strange_fingerprint(),
-                _ => packing.fingerprint(),
+                _ => packing.fingerprint().expect("because it packs"),
             };
             let source = TensorDigest(Digest::of(source));
             let sample = SampleGeometry {
@@ -353,12 +357,29 @@ pub(crate) fn set_mode(path: &Path, mode: u32) {
     std::fs::set_permissions(path, mode).expect("because it is ours");
 }
 
+/// A clock ten seconds later, when what was written now is old enough for a receipt.
+pub(crate) struct Later;
+
+impl Clock for Later {
+    fn wall_ns(&self) -> i64 {
+        RealClock.wall_ns() + 10_000_000_000
+    }
+
+    fn steady_ns(&self) -> u64 {
+        RealClock.steady_ns()
+    }
+
+    fn sleep_ns(&self, duration_ns: u64) {
+        panic!("nothing is young, and {duration_ns} ns were waited for");
+    }
+}
+
 /// Stages the set of a world under its folder `stage`.
 pub(crate) fn stage(world: &World) -> PathBuf {
     let path = world.path("stage");
     std::fs::create_dir(&path).expect("because the folder is ours");
     set_mode(&path, 0o700);
-    let clock: Arc<dyn Clock> = Arc::new(RealClock);
+    let clock: Arc<dyn Clock> = Arc::new(Later);
     let root = StageRoot::open(Arc::new(RealFs), clock, &path, world.store.owners());
     let options = StageOptions {
         min_free_bytes: 0,
@@ -372,7 +393,8 @@ pub(crate) fn stage(world: &World) -> PathBuf {
     };
     let root = root.expect("because it is this user's alone");
     let key = world.manifest.key();
-    packhouse_stage::stage(&world.store, &root, key, &options, watcher)
+    let store = open_at(world.folder.path(), Arc::new(Later));
+    packhouse_stage::stage(&store, &root, key, &options, watcher)
         .expect("because there is room")
         .path
 }

@@ -164,3 +164,93 @@ impl Contract {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use packhouse_base::digest::Digest;
+
+    fn identity(layout: &str) -> PackIdentity {
+        PackIdentity {
+            layout: layout.to_owned(),
+            layout_version: 2,
+            parameters: [("n_tile".to_owned(), 8)].into(),
+            fingerprint: Fingerprint(Digest::of(b"packer")),
+            type_id: 2,
+            dims: vec![64, 32],
+            source: TensorDigest(Digest::of(b"weights")),
+        }
+    }
+
+    fn contract_of(identity: &PackIdentity) -> Contract {
+        Contract {
+            layout: identity.layout.clone(),
+            layout_version: identity.layout_version,
+            type_id: identity.type_id,
+            dims: identity.dims.clone(),
+            parameters: Some(identity.parameters.clone()),
+            source: Some(identity.source),
+            fingerprint: Some(identity.fingerprint),
+        }
+    }
+
+    #[test]
+    fn a_contract_agrees_with_what_it_was_made_of_and_with_less() {
+        let identity = identity("a");
+        let mut contract = contract_of(&identity);
+        assert_eq!(contract.agree(&identity), Ok(()));
+        contract.dims.extend([1, 1]);
+        assert_eq!(contract.agree(&identity), Ok(()));
+        (contract.parameters, contract.source, contract.fingerprint) = (None, None, None);
+        assert_eq!(contract.agree(&identity), Ok(()));
+    }
+
+    /// A field that is not compared would let a pack of another order or other weights through.
+    #[test]
+    fn each_field_that_differs_is_a_mismatch_of_its_own_with_both_values() {
+        let identity = identity("a");
+        let other = Digest::of(b"other");
+        let expected_and_actual = |change: fn(&mut Contract)| {
+            let mut contract = contract_of(&identity);
+            change(&mut contract);
+            contract
+                .agree(&identity)
+                .map_err(|mismatch| mismatch.to_string())
+        };
+        let refused = [
+            expected_and_actual(|c| c.layout = "b".to_owned()),
+            expected_and_actual(|c| c.layout_version = 3),
+            expected_and_actual(|c| c.type_id = 8),
+            expected_and_actual(|c| c.dims = vec![32, 64]),
+            expected_and_actual(|c| c.parameters = Some([("n_tile".to_owned(), 16)].into())),
+            expected_and_actual(|c| c.parameters = Some(BTreeMap::new())),
+            expected_and_actual(|c| c.source = Some(TensorDigest(Digest::of(b"other")))),
+            expected_and_actual(|c| c.fingerprint = Some(Fingerprint(Digest::of(b"other")))),
+        ];
+        let words = [
+            "layout is a, expected b".to_owned(),
+            "version of layout a is 2, expected 3".to_owned(),
+            "type id is 2, expected 8".to_owned(),
+            "dims are [64, 32], expected [32, 64]".to_owned(),
+            "parameters are {\"n_tile\": 8}, expected {\"n_tile\": 16}".to_owned(),
+            "parameters are {\"n_tile\": 8}, expected {}".to_owned(),
+            format!(
+                "source tensor has SHA-256 {}, expected {other}",
+                identity.source
+            ),
+            format!("fingerprint is {}, expected {other}", identity.fingerprint),
+        ];
+        assert_eq!(refused.map(Result::unwrap_err), words);
+    }
+
+    #[test]
+    fn a_layout_whose_order_depends_on_its_packer_needs_a_fingerprint() {
+        let identity = identity(ggml_cpu_repack::ID);
+        let mut contract = contract_of(&identity);
+        assert_eq!(contract.agree(&identity), Ok(()));
+        contract.fingerprint = None;
+        let layout = ggml_cpu_repack::ID.to_owned();
+        let needed = ContractMismatch::FingerprintNeeded { layout };
+        assert_eq!(contract.agree(&identity), Err(needed));
+    }
+}

@@ -97,3 +97,47 @@ impl Tally {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An engine that asks again and again must not look like many tensors.
+    #[test]
+    fn a_tensor_counts_once_per_reason_and_what_is_no_tensor_each_time() {
+        let mut tally = Tally::default();
+        for _ in 0..3 {
+            tally.refuse(Code::ObjectCorrupt, Some((4, 100)));
+            tally.refuse(Code::ObjectCorrupt, Some((5, 10)));
+            tally.refuse(Code::NotSampled, Some((4, 100)));
+            tally.refuse(Code::NoTensor, None);
+            tally.hold((6, 7), |counters| {
+                [&mut counters.mapped, &mut counters.receipt]
+            });
+            tally.sample((6, 7), 5);
+        }
+        let counters = tally.counters();
+        let refused = counters.refused.iter();
+        let refused: Vec<_> = refused
+            .map(|refused| (refused.code, refused.count.tensors, refused.count.bytes))
+            .collect();
+        let expected = [
+            (Code::NoTensor, 3, 0),
+            (Code::ObjectCorrupt, 2, 110),
+            (Code::NotSampled, 1, 100),
+        ];
+        assert_eq!(refused, expected);
+        let once = Count {
+            tensors: 1,
+            bytes: 7,
+        };
+        assert_eq!(
+            [counters.mapped, counters.receipt, counters.sampled],
+            [once; 3]
+        );
+        assert_eq!(
+            (counters.copied, counters.sampled_groups),
+            (Count::default(), 15)
+        );
+    }
+}

@@ -181,3 +181,32 @@ fn split_folder(folder: &Path) -> Result<(PathBuf, SetKey), Refusal> {
     let root = sets.and_then(Path::parent).and_then(Path::parent);
     Ok((root.ok_or_else(refuse)?.to_owned(), key))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_is_a_sets_only_where_a_store_has_its_sets() {
+        let key = "ab".repeat(32);
+        let split = |folder: &str| split_folder(Path::new(folder));
+        let (root, set) = split(&format!("/stores/mine/v1/sets/{key}/")).expect("because it is");
+        assert_eq!(
+            (root.as_path(), set.to_string()),
+            (Path::new("/stores/mine"), key.clone())
+        );
+        let folders = [
+            format!("/stores/mine/v2/sets/{key}"),
+            format!("/stores/mine/v1/packs/{key}"),
+            format!("/stores/mine/v1/sets/{}", &key[..63]),
+            format!("/stores/mine/v1/sets/{key}/manifest.json"),
+            format!("v1/sets/..{key}"),
+            "/".to_owned(),
+            "..".to_owned(),
+        ];
+        for folder in folders {
+            let name = Path::new(&folder).display().to_string();
+            assert_eq!(split(&folder), Err(Refusal::Name { name }), "{folder}");
+        }
+    }
+}

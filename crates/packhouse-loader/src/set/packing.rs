@@ -14,7 +14,6 @@ use std::num::NonZeroUsize;
 /// A layout applied to a tensor, and the packer of this CPU for it.
 pub struct Packing {
     kernel: Kernel,
-    fingerprint: Fingerprint,
 }
 
 impl Packing {
@@ -45,7 +44,6 @@ impl Packing {
             source,
         };
         Ok(Self {
-            fingerprint: packers.fingerprint(admitted).map_err(no_kernel)?,
             kernel: packers.kernel(admitted).map_err(no_kernel)?,
         })
     }
@@ -55,9 +53,14 @@ impl Packing {
         self.kernel.admitted()
     }
 
-    /// What the packer makes of its golden weight.
-    pub fn fingerprint(&self) -> Fingerprint {
-        self.fingerprint
+    /// Packs the golden weight and hashes what comes of it: the packer's fingerprint. Errors where
+    /// only an engine packs that.
+    pub fn fingerprint(&self) -> Result<Fingerprint, Refusal> {
+        let fingerprint = Packers::detect().fingerprint(self.admitted());
+        fingerprint.map_err(|source| Refusal::NoKernel {
+            what: "the golden weight".to_owned(),
+            source,
+        })
     }
 
     /// Packs on up to so many threads, the calling one among them; writes every byte of `target`.

@@ -14,7 +14,7 @@ use packhouse_store::object::{HowVerified, ObjectTrust, UnverifiedObject, Verifi
 use packhouse_store::record::PackRecord;
 use packhouse_store::root::Store;
 use packhouse_sys::read_map::ReadMap;
-use packhouse_sys::stat::FsTrust;
+use packhouse_sys::stat::{FsTrust, StatIdentity};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -80,8 +80,8 @@ struct Slot {
 #[derive(Default)]
 struct Payload {
     mapping: Weak<Mapping>,
-    /// An object that samples proved, where they are the proof that was chosen.
-    sampled: Option<VerifiedObject>,
+    /// What the object was when samples proved it, where they are the proof that was chosen.
+    sampled: Option<StatIdentity>,
     /// What samples found to differ: the payload is not handed out again.
     differs: Option<Refusal>,
 }
@@ -310,9 +310,11 @@ impl SetReader {
         let mapping = match (self.staged(entry), self.trust, &payload.sampled) {
             (Some(object), _, _) => self.hold(entry, &object),
             (None, Trust::Sample, None) => Err(Refusal::NotSampled { name: entry.name() }),
-            (None, Trust::Sample, Some(object)) => self.hold(entry, object),
-            (None, Trust::Receipt, _) => self.prove(entry, ObjectTrust::Receipt),
-            (None, Trust::Deep, _) => self.prove(entry, ObjectTrust::Deep),
+            (None, Trust::Sample, Some(proved)) => self.hold_sampled(entry, proved),
+            (None, Trust::Receipt, _) => {
+                self.hold(entry, &self.proved(entry, ObjectTrust::Receipt)?)
+            }
+            (None, Trust::Deep, _) => self.hold(entry, &self.proved(entry, ObjectTrust::Deep)?),
         }?;
         let mapping = Arc::new(mapping);
         payload.mapping = Arc::downgrade(&mapping);
@@ -341,14 +343,33 @@ impl SetReader {
         self.staged(entry).is_some()
     }
 
-    fn prove(&self, entry: &Entry, trust: ObjectTrust) -> Result<Mapping, Refusal> {
+    /// Opens the store's object with the proof that was chosen.
+    fn proved(&self, entry: &Entry, trust: ObjectTrust) -> Result<VerifiedObject, Refusal> {
         let record = &entry.record;
         let object = self.store.object(&record.object, record.length, trust);
-        let object = object.map_err(|source| Refusal::Object {
+        object.map_err(|source| Refusal::Object {
             name: entry.name(),
             source: Box::new(source),
-        })?;
-        self.hold(entry, &object)
+        })
+    }
+
+    /// Holds an object that samples proved, if it is that object still.
+    fn hold_sampled(&self, entry: &Entry, proved: &StatIdentity) -> Result<Mapping, Refusal> {
+        let object = self.unproved(entry)?.accept_sampled();
+        match object.identity().difference(proved) {
+            None => self.hold(entry, &object),
+            Some(_) => Err(Refusal::NotSampled { name: entry.name() }),
+        }
+    }
+
+    /// Opens an object of the store that nothing proves yet.
+    pub(crate) fn unproved(&self, entry: &Entry) -> Result<UnverifiedObject, Refusal> {
+        let record = &entry.record;
+        let object = self.store.object_for_sample(&record.object, record.length);
+        object.map_err(|source| Refusal::Object {
+            name: entry.name(),
+            source: Box::new(source),
+        })
     }
 
     fn hold(&self, entry: &Entry, object: &VerifiedObject) -> Result<Mapping, Refusal> {
@@ -396,33 +417,19 @@ impl SetReader {
     pub(crate) fn prove_all(&self) -> Result<(), Refusal> {
         for index in 0..self.slots.len() {
             let entry = self.read_entry(index)?;
-            let record = &entry.record;
-            let proved = match self.trust {
-                Trust::Sample => self
-                    .store
-                    .object_for_sample(&record.object, record.length)
-                    .map(drop),
-                Trust::Receipt => self
-                    .store
-                    .object(&record.object, record.length, ObjectTrust::Receipt)
-                    .map(drop),
-                Trust::Deep => self
-                    .store
-                    .object(&record.object, record.length, ObjectTrust::Deep)
-                    .map(drop),
-            };
-            proved.map_err(|source| Refusal::Object {
-                name: entry.name(),
-                source: Box::new(source),
-            })?;
+            match self.trust {
+                Trust::Sample => self.unproved(&entry).map(drop)?,
+                Trust::Receipt => self.proved(&entry, ObjectTrust::Receipt).map(drop)?,
+                Trust::Deep => self.proved(&entry, ObjectTrust::Deep).map(drop)?,
+            }
         }
         Ok(())
     }
 
-    /// Keeps an object that samples proved.
+    /// Keeps what an object is that samples proved.
     pub(crate) fn accept_sampled(&self, entry: &Entry, object: UnverifiedObject) {
         if let Ok(slot) = self.slot_of(entry) {
-            lock(&slot.payload).sampled = Some(object.accept_sampled());
+            lock(&slot.payload).sampled = Some(*object.accept_sampled().identity());
         }
     }
 

@@ -88,11 +88,12 @@ impl SetReader {
         let identity = &entry.record().identity;
         let what = entry.name().to_string();
         let admitted = admit(&what, &Asked::by(identity))?;
-        let packing = Packing::of_admitted(&self.packers, &admitted, &what)?;
-        if packing.fingerprint() != identity.fingerprint {
+        let here = self.packers.fingerprint(&admitted);
+        let here = here.map_err(|source| Refusal::NoKernel { what, source })?;
+        if here != identity.fingerprint {
             return Err(Refusal::OtherPacker {
                 name: entry.name(),
-                expected: packing.fingerprint(),
+                expected: here,
                 actual: identity.fingerprint,
             });
         }
@@ -133,13 +134,7 @@ impl SetReader {
         if self.trust != Trust::Sample || self.is_staged(entry) {
             return self.map_proved(entry).map(Stored::Mapped);
         }
-        let record = entry.record();
-        let object = self.store.object_for_sample(&record.object, record.length);
-        let object = object.map_err(|source| Refusal::Object {
-            name: entry.name(),
-            source: Box::new(source),
-        })?;
-        Ok(Stored::ToProve(object))
+        self.unproved(entry).map(Stored::ToProve)
     }
 }
 
