@@ -26,7 +26,7 @@ use packhouse_sys::{memory, signal};
 use serde_json::{Value, json};
 use std::num::NonZeroUsize;
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Prepares a model. A signal ends it cleanly: what is published stays.
 pub(crate) fn prepare(args: &PrepareArgs, lookup: Lookup<'_>) -> Result<Answer, Failure> {
@@ -181,7 +181,7 @@ fn digests(texts: &[String]) -> Result<Vec<Digest>, Failure> {
     texts.iter().map(parse).collect()
 }
 
-fn open_file(path: &PathBuf) -> Result<File, Failure> {
+fn open_file(path: &Path) -> Result<File, Failure> {
     let file = open_regular(path).map_err(|error| inspect::unreadable(path, &error))?;
     file_of(file, path)
 }

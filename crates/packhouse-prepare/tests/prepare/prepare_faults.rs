@@ -1,5 +1,5 @@
-//! What goes wrong while a set is made: a source that changes, other processes, damage, packers that
-//! lie, signals. Each has its own words, and the next run converges.
+//! What goes wrong while a set is made: a source that changes, other processes, damage, packers
+//! that lie, signals. Each has its own words, and the next run converges.
 
 use crate::prepare_world::{Listener, MODEL, ROOT, STATE, World, counts, model_bytes};
 use packhouse_base::digest::{Digest, TensorDigest};

@@ -121,7 +121,8 @@ fn a_model_is_prepared_once_and_found_then() {
         run(&mut sandbox.command(&["prepare", "model.gguf", "--plan", "xe2-q4_0"]));
     assert_eq!(exit, 0);
     let start = format!(
-        "set {set} was there: 3 tensors (27.0 KiB), 0 packed, 3 reused, 0 healed\nread 0 B, wrote 0 B"
+        "set {set} was there: 3 tensors (27.0 KiB), 0 packed, 3 reused, 0 healed\n\
+         read 0 B, wrote 0 B"
     );
     assert!(said.starts_with(&start), "{said}");
     let end = format!("; source hashed as a whole\nnext: packhouse stage {set}\n");
@@ -179,7 +180,6 @@ fn what_cant_be_prepared_is_said_and_nothing_is_made() {
         &[("a.weight", "F32", &[32, 4])],
         &[],
     );
-    let digest = Digest::of(b"another").to_string();
     sandbox.session(
         "prepare-refused",
         &[
@@ -213,6 +213,15 @@ fn what_cant_be_prepared_is_said_and_nothing_is_made() {
         ],
     );
     assert!(!sandbox.path("home/.cache").exists(), "nothing was made");
+}
+
+#[test]
+fn another_file_than_the_one_demanded_makes_no_set() {
+    let sandbox = Sandbox::new();
+    let path = sandbox.path("model.gguf");
+    write_model(&path, 2);
+    let whole = std::fs::read(&path).unwrap();
+    let digest = Digest::of(b"another").to_string();
     let words = [
         "prepare",
         "model.gguf",
