@@ -77,6 +77,18 @@ pub(crate) enum Command {
         #[arg(long, value_name = "FILE")]
         output: Option<PathBuf>,
     },
+    /// Write a set as one file to carry elsewhere, or in another program's own layout
+    Export(ExportArgs),
+    /// Take a set from a bundle, or from another program's folder, verified on the way in
+    Import(ImportArgs),
+    /// Copy a set to RAM, hashed on the way, where engines look for it first
+    ///
+    /// A stage that is there and holds is reused: nothing is hashed. One that fails is replaced.
+    Stage(StageArgs),
+    /// Compare a stage with its receipts, or with --deep hash every copy
+    StageValidate(StageValidateArgs),
+    /// Remove stages; what is mapped stays until its users end
+    Unstage(UnstageArgs),
     /// List the sets
     Ls,
     /// Show what the sets hold of the disk, own and shared
@@ -203,6 +215,87 @@ pub(crate) struct RepairArgs {
     /// Seconds to wait for another process that makes the same
     #[arg(long, value_name = "SECONDS", default_value_t = 600)]
     pub(crate) lock_timeout: u64,
+}
+
+/// What `export` takes.
+#[derive(Debug, Args)]
+pub(crate) struct ExportArgs {
+    /// Set key, 8 or more hex digits; may be left out when there is one set
+    pub(crate) set: Option<String>,
+    /// With --format: the folder that gets the set's folder; made when missing
+    #[arg(value_name = "DIR")]
+    pub(crate) folder: Option<PathBuf>,
+    /// Write a bundle to this new file, or to stdout for `-`
+    #[arg(long, value_name = "FILE", conflicts_with = "format")]
+    pub(crate) bundle: Option<PathBuf>,
+    /// Write this layout: xe2-m6-v2
+    #[arg(long, value_name = "FORMAT")]
+    pub(crate) format: Option<String>,
+    /// With --format: the model that the set was made of [default: where it was used last]
+    #[arg(long, requires = "format")]
+    pub(crate) model: Option<PathBuf>,
+}
+
+impl ExportArgs {
+    /// Whether the bundle itself goes to stdout, where then nothing else may be.
+    pub(crate) fn to_stdout(&self) -> bool {
+        self.bundle.as_deref() == Some(std::path::Path::new("-"))
+    }
+}
+
+/// What `import` takes.
+#[derive(Debug, Args)]
+pub(crate) struct ImportArgs {
+    /// A bundle, `-` for one on stdin, or a folder of another program
+    pub(crate) path: PathBuf,
+    /// The folder's layout: xe2-m6-v2 [default: the only one]
+    #[arg(long, value_name = "FORMAT")]
+    pub(crate) format: Option<String>,
+}
+
+/// What `stage` takes.
+#[derive(Debug, Args)]
+pub(crate) struct StageArgs {
+    /// Set key, 8 or more hex digits; may be left out when there is one set
+    pub(crate) set: Option<String>,
+    /// Folder of stages, the user's alone [default: PACKHOUSE_STAGE, else in /dev/shm]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) root: Option<PathBuf>,
+    /// Memory that stays free, e.g. 500000000 or 2GiB [default: 8GiB]
+    #[arg(long, value_name = "BYTES", value_parser = byte_count)]
+    pub(crate) min_free: Option<u64>,
+    /// Threads that copy and hash [default: one per CPU]
+    #[arg(long, value_name = "N")]
+    pub(crate) threads: Option<NonZeroUsize>,
+}
+
+/// What `stage-validate` takes.
+#[derive(Debug, Args)]
+pub(crate) struct StageValidateArgs {
+    /// Set key, 8 or more hex digits; may be left out when one set is staged
+    pub(crate) set: Option<String>,
+    /// Hash every copy
+    #[arg(long)]
+    pub(crate) deep: bool,
+    /// Folder of stages [default: PACKHOUSE_STAGE, else in /dev/shm]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) root: Option<PathBuf>,
+    /// Threads that hash [default: one per CPU]
+    #[arg(long, value_name = "N")]
+    pub(crate) threads: Option<NonZeroUsize>,
+}
+
+/// What `unstage` takes.
+#[derive(Debug, Args)]
+pub(crate) struct UnstageArgs {
+    /// Set key, 8 or more hex digits; may be left out when one set is staged
+    pub(crate) set: Option<String>,
+    /// Every set that is staged
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// Folder of stages [default: PACKHOUSE_STAGE, else in /dev/shm]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) root: Option<PathBuf>,
 }
 
 /// What `equivalence` takes.

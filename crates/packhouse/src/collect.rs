@@ -2,7 +2,10 @@
 
 use crate::answer::{Answer, Column, table};
 use crate::failure::{Exit, Failure};
+use crate::places::Lookup;
+use crate::staged::Swept;
 use crate::stores::short;
+use packhouse_base::digest::SetKey;
 use packhouse_base::units;
 use packhouse_store::gc::{GcError, GcOptions, GcReport, Removed};
 use packhouse_store::gc_plan::GcPolicy;
@@ -10,7 +13,12 @@ use packhouse_store::root::Store;
 use serde_json::{Value, json};
 
 /// Collects what nothing needs. Entries that could not be removed make it "not executed".
-pub(crate) fn collect(store: &Store, dry_run: bool, shared: bool) -> Result<Answer, Failure> {
+pub(crate) fn collect(
+    store: &Store,
+    dry_run: bool,
+    shared: bool,
+    lookup: Lookup<'_>,
+) -> Result<Answer, Failure> {
     let room = store.room(ROOM_WAIT_NS).ok();
     let max_bytes = store.config().max_bytes.or(room.map(|room| room.cap_bytes));
     let policy = GcPolicy {
@@ -24,16 +32,28 @@ pub(crate) fn collect(store: &Store, dry_run: bool, shared: bool) -> Result<Answ
             shared,
         })
         .map_err(|error| refused(store, &error))?;
-    let exit = if report.failures.is_empty() {
+    let swept = sweep_stages(store, &report, lookup)?;
+    let exit = if report.failures.is_empty() && swept.is_done() {
         Exit::Done
     } else {
         Exit::NotExecuted
     };
     Ok(Answer {
-        text: text(&report),
-        json: document(&report),
+        text: text(&report, &swept),
+        json: document(&report, &swept),
         exit,
     })
+}
+
+/// Removes the stages of sets that are gone, or would be.
+fn sweep_stages(store: &Store, report: &GcReport, lookup: Lookup<'_>) -> Result<Swept, Failure> {
+    let sets = store.list_sets().map_err(|error| {
+        Failure::new("cannot list the sets", store.config().root.display())
+            .because(&error)
+            .hint("packhouse doctor")
+    })?;
+    let keep = |set: SetKey| sets.contains(&set) && !report.plan.sets.contains_key(&set);
+    Ok(Swept::of(store, &keep, report.dry_run, lookup))
 }
 
 fn refused(store: &Store, error: &GcError) -> Failure {
@@ -85,7 +105,7 @@ fn sum(parts: &[Removed]) -> Removed {
     }
 }
 
-fn text(report: &GcReport) -> String {
+fn text(report: &GcReport, swept: &Swept) -> String {
     let mut text = String::new();
     for (set, gone) in &report.plan.sets {
         text += &format!("set {}: {}\n", short(set), gone.reason());
@@ -107,6 +127,11 @@ fn text(report: &GcReport) -> String {
             units::bytes(removed.bytes),
         ]
     }));
+    rows.extend(
+        swept.groups().map(|(name, count, bytes)| {
+            vec![name.to_owned(), count.to_string(), units::bytes(bytes)]
+        }),
+    );
     text += &table(&[Column::Left, Column::Right, Column::Right], &rows);
     let freed = report.freed;
     text += &format!(
@@ -132,10 +157,10 @@ fn text(report: &GcReport) -> String {
     for line in &report.failures {
         text += &format!("not removed: {line}\n");
     }
-    text
+    text + &swept.lines()
 }
 
-fn document(report: &GcReport) -> Value {
+fn document(report: &GcReport, swept: &Swept) -> Value {
     let sets: Vec<Value> = report
         .plan
         .sets
@@ -155,10 +180,13 @@ fn document(report: &GcReport) -> Value {
         "damaged": report.damaged,
         "failures": report.failures,
     });
-    for (name, removed) in groups(report) {
+    document["stage_failures"] = swept.collected.failures.clone().into();
+    document["stage_problem"] = swept.problem().into();
+    let removed = groups(report).map(|(name, removed)| (name, removed.count, removed.bytes));
+    for (name, count, bytes) in removed.into_iter().chain(swept.groups()) {
         let name = name.replace(' ', "_");
-        document[format!("{name}_count")] = removed.count.into();
-        document[format!("{name}_bytes")] = removed.bytes.into();
+        document[format!("{name}_count")] = count.into();
+        document[format!("{name}_bytes")] = bytes.into();
     }
     document
 }

@@ -2,6 +2,8 @@
 
 use crate::answer::{Answer, Column, table};
 use crate::failure::Failure;
+use crate::places::Lookup;
+use crate::staged::Listed;
 use crate::stores::short;
 use packhouse_base::units;
 use packhouse_store::root::Store;
@@ -9,11 +11,12 @@ use packhouse_store::survey::{SetSurvey, StoreSurvey};
 use serde_json::{Value, json};
 
 /// Lists the sets; without a store there are none.
-pub(crate) fn list(store: Option<&Store>) -> Result<Answer, Failure> {
+pub(crate) fn list(store: Option<&Store>, lookup: Lookup<'_>) -> Result<Answer, Failure> {
     let survey = survey(store)?;
+    let staged = Listed::of(lookup);
     let now_ns = store.map_or(0, |store| store.clock().wall_ns());
     let head = [
-        "set", "model", "plan", "tensors", "bytes", "trust", "last use", "pins",
+        "set", "model", "plan", "tensors", "bytes", "trust", "staged", "last use", "pins",
     ];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
     rows.extend(survey.sets.iter().map(|set| {
@@ -24,6 +27,7 @@ pub(crate) fn list(store: Option<&Store>) -> Result<Answer, Failure> {
             set.tensor_count.to_string(),
             units::bytes(set.own_bytes.saturating_add(set.shared_bytes)),
             set.trust().name().to_owned(),
+            staged.word(set.set).to_owned(),
             set.last_use_ns
                 .map_or_else(|| "-".to_owned(), |then| age(then, now_ns)),
             set.pins.join(" "),
@@ -38,6 +42,7 @@ pub(crate) fn list(store: Option<&Store>) -> Result<Answer, Failure> {
         Column::Left,
         Column::Left,
         Column::Left,
+        Column::Left,
     ];
     let mut text = if survey.sets.is_empty() {
         "no sets\n".to_owned()
@@ -49,15 +54,21 @@ pub(crate) fn list(store: Option<&Store>) -> Result<Answer, Failure> {
             text += &format!("broken: {problem}\n");
         }
     }
+    text += &staged.lines(&|set| survey.sets.iter().any(|known| known.set == set));
     Ok(Answer::done(
         text,
-        json!({ "sets": survey.sets.iter().map(set_document).collect::<Vec<_>>() }),
+        json!({
+            "sets": survey.sets.iter().map(set_document).collect::<Vec<_>>(),
+            "stages": staged.document(),
+            "stage_problem": staged.problem(),
+        }),
     ))
 }
 
 /// Shows what the sets hold of the disk.
-pub(crate) fn usage(store: Option<&Store>) -> Result<Answer, Failure> {
+pub(crate) fn usage(store: Option<&Store>, lookup: Lookup<'_>) -> Result<Answer, Failure> {
     let survey = survey(store)?;
+    let staged = Listed::of(lookup);
     let mut rows = vec![
         ["set", "model", "own", "shared"]
             .map(str::to_owned)
@@ -82,6 +93,8 @@ pub(crate) fn usage(store: Option<&Store>) -> Result<Answer, Failure> {
             survey.quarantine_bytes,
         ),
     ];
+    let stage_count = u64::try_from(staged.stages.len()).unwrap_or(u64::MAX);
+    totals.push(total("staged in memory", stage_count, staged.bytes()));
     if let Some(room) = &survey.room {
         let line = |name: &str, bytes| vec![name.to_owned(), String::new(), units::bytes(bytes)];
         totals.push(line("cap", room.cap_bytes));
@@ -89,7 +102,14 @@ pub(crate) fn usage(store: Option<&Store>) -> Result<Answer, Failure> {
         totals.push(line("kept free", room.min_free_bytes));
     }
     text += &table(&[Column::Left, Column::Right, Column::Right], &totals);
-    Ok(Answer::done(text, document(&survey)))
+    if let Some(problem) = staged.problem() {
+        text += &format!("stages: {problem}\n");
+    }
+    let mut document = document(&survey);
+    document["stages"] = staged.document();
+    document["stage_bytes"] = staged.bytes().into();
+    document["stage_problem"] = staged.problem().into();
+    Ok(Answer::done(text, document))
 }
 
 /// The whole survey as a document; `doctor` shows it too.

@@ -11,9 +11,12 @@ mod cli;
 mod collect;
 mod doctor;
 mod equivalence;
+mod export;
 mod failure;
 mod files;
+mod folders;
 mod glance;
+mod import;
 mod index;
 mod inspect;
 mod layouts;
@@ -24,6 +27,8 @@ mod prepare;
 mod repair;
 mod run;
 mod selection;
+mod stage;
+mod staged;
 mod stores;
 mod usage;
 mod verify;
@@ -56,6 +61,15 @@ fn answer(cli: Cli) -> Result<Exit, Failure> {
         && !args.here
     {
         return equivalence::host(args, cli.json, &places::environment);
+    }
+    if let Command::Export(args) = &cli.command
+        && cli.json
+        && args.to_stdout()
+    {
+        return Err(
+            Failure::usage("two things on stdout", "--json and --bundle -")
+                .hint("packhouse export --bundle FILE --json"),
+        );
     }
     let answer = execute(cli.command)?;
     answer
@@ -104,7 +118,7 @@ fn execute(command: Command) -> Result<Answer, Failure> {
         ),
         Command::Scrub { budget } => verify::scrub(&stores::open(Change, lookup)?, budget),
         Command::Gc { dry_run, shared } => {
-            collect::collect(&stores::open(Change, lookup)?, dry_run, shared)
+            collect::collect(&stores::open(Change, lookup)?, dry_run, shared, lookup)
         }
         Command::Rm { set } => names::remove(&stores::open(Change, lookup)?, &set),
         Command::Pin { set, name } => names::pin(
@@ -113,8 +127,13 @@ fn execute(command: Command) -> Result<Answer, Failure> {
             name.as_deref(),
         ),
         Command::Unpin { pin } => names::unpin(&stores::open(Change, lookup)?, &pin),
-        Command::Ls => glance::list(stores::open_if_there(Look, lookup)?.as_ref()),
-        Command::Du => glance::usage(stores::open_if_there(Look, lookup)?.as_ref()),
+        Command::Export(args) => export::export(&args, lookup),
+        Command::Import(args) => import::import(&args, lookup),
+        Command::Stage(args) => stage::stage(&args, lookup),
+        Command::StageValidate(args) => stage::validate(&args, lookup),
+        Command::Unstage(args) => stage::unstage(&args, lookup),
+        Command::Ls => glance::list(stores::open_if_there(Look, lookup)?.as_ref(), lookup),
+        Command::Du => glance::usage(stores::open_if_there(Look, lookup)?.as_ref(), lookup),
         Command::Doctor => doctor::examine(stores::open_if_there(Change, lookup)?.as_ref(), lookup),
     }
 }

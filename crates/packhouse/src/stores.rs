@@ -65,17 +65,29 @@ pub(crate) fn find_set(store: &Store, digits: Option<&str>) -> Result<SetKey, Fa
             .because(&error)
             .hint("packhouse doctor")
     })?;
+    choose(sets, digits, "store", || {
+        Failure::new("no set in the store", store.config().root.display())
+            .hint("packhouse run -- llama-server -m model.gguf")
+    })
+}
+
+/// Chooses a set by 8 or more digits of its key, or the only one of a place when no digits are
+/// given. `none` says that the place has none.
+pub(crate) fn choose(
+    sets: Vec<SetKey>,
+    digits: Option<&str>,
+    place: &str,
+    none: impl FnOnce() -> Failure,
+) -> Result<SetKey, Failure> {
     let Some(digits) = digits else {
         return match sets.as_slice() {
             [only] => Ok(*only),
-            [] => Err(
-                Failure::new("no set in the store", store.config().root.display())
-                    .hint("packhouse run -- llama-server -m model.gguf"),
-            ),
-            several => Err(
-                Failure::usage("which set", format!("the store has {}", several.len()))
-                    .hint("packhouse ls"),
-            ),
+            [] => Err(none()),
+            several => Err(Failure::usage(
+                "which set",
+                format!("the {place} has {}", several.len()),
+            )
+            .hint("packhouse ls")),
         };
     };
     let is_hex = digits

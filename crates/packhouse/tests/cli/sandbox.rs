@@ -32,6 +32,7 @@ impl Sandbox {
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .env("HOME", self.path("home"))
             .env("TMPDIR", self.folder.path())
+            .env("PACKHOUSE_STAGE", self.path("stage"))
             .env("PACKHOUSE_PLUGIN", self.path("libggml-packhouse.so"))
             .stdin(Stdio::null());
         command

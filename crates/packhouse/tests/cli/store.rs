@@ -17,8 +17,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-const FIRST: [&[u8]; 3] = [b"alpha payload", b"beta payload", b"gamma payload"];
-const SECOND: [&[u8]; 2] = [b"alpha payload", b"delta payload"];
+pub(crate) const FIRST: [&[u8]; 3] = [b"alpha payload", b"beta payload", b"gamma payload"];
+pub(crate) const SECOND: [&[u8]; 2] = [b"alpha payload", b"delta payload"];
 
 pub(crate) fn open(sandbox: &Sandbox) -> Store {
     let root = sandbox.path("home/.cache/packhouse");
@@ -66,7 +66,7 @@ fn publish(store: &Store, slot: u64, payload: &[u8]) -> ManifestEntry {
     }
 }
 
-fn set(store: &Store, model: &str, payloads: &[&[u8]]) -> SetKey {
+pub(crate) fn set(store: &Store, model: &str, payloads: &[&[u8]]) -> SetKey {
     let entries = (0..)
         .zip(payloads)
         .map(|(slot, bytes)| publish(store, slot, bytes))
@@ -86,7 +86,7 @@ fn set(store: &Store, model: &str, payloads: &[&[u8]]) -> SetKey {
     manifest.key()
 }
 
-fn object_path(sandbox: &Sandbox, payload: &[u8]) -> PathBuf {
+pub(crate) fn object_path(sandbox: &Sandbox, payload: &[u8]) -> PathBuf {
     let name = Digest::of(payload).to_string();
     sandbox.path(&format!(
         "home/.cache/packhouse/v1/objects/{}/{name}",
@@ -95,7 +95,7 @@ fn object_path(sandbox: &Sandbox, payload: &[u8]) -> PathBuf {
 }
 
 /// Changes an object behind the store's back.
-fn damage(sandbox: &Sandbox, payload: &[u8]) {
+pub(crate) fn damage(sandbox: &Sandbox, payload: &[u8]) {
     let path = object_path(sandbox, payload);
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
     let mut bytes = std::fs::read(&path).unwrap();

@@ -1,0 +1,169 @@
+//! What is staged, for the commands that look at a store as a whole: `ls`, `du` and `gc`.
+
+use crate::failure::Failure;
+use crate::places::Lookup;
+use crate::stage::{open_root, root_path, unusable};
+use crate::stores::short;
+use packhouse_base::digest::SetKey;
+use packhouse_base::units;
+use packhouse_stage::{Collected, StageListing};
+use packhouse_store::root::Store;
+use serde_json::{Value, json};
+
+/// The stages of the environment's folder. One that can't be used is said to be so and stops
+/// nothing.
+#[derive(Debug, Default)]
+pub(crate) struct Listed {
+    pub(crate) stages: Vec<StageListing>,
+    problem: Option<String>,
+}
+
+/// What `gc` did with stages.
+#[derive(Debug, Default)]
+pub(crate) struct Swept {
+    pub(crate) collected: Collected,
+    problem: Option<String>,
+}
+
+impl Listed {
+    pub(crate) fn of(lookup: Lookup<'_>) -> Self {
+        let failed = |failure: Failure| Self {
+            stages: Vec::new(),
+            problem: Some(failure.reason()),
+        };
+        let path = match root_path(None, lookup) {
+            Ok(path) => path,
+            Err(failure) => return failed(failure),
+        };
+        let root = match open_root(&path, false) {
+            Ok(root) => root,
+            Err(error) if error.is_missing() => return Self::default(),
+            Err(error) => return failed(unusable(&path, &error)),
+        };
+        match packhouse_stage::list(&root) {
+            Ok(stages) => Self {
+                stages,
+                problem: None,
+            },
+            Err(error) => Self {
+                stages: Vec::new(),
+                problem: Some(error.to_string()),
+            },
+        }
+    }
+
+    /// One word for a set: is it staged?
+    pub(crate) fn word(&self, set: SetKey) -> &'static str {
+        let newest = self.stages.iter().rfind(|stage| stage.set == set);
+        match newest {
+            None => "-",
+            Some(stage) if stage.miss.is_none() => "yes",
+            Some(_) => "broken",
+        }
+    }
+
+    /// Lines for what the table of sets has no place for.
+    pub(crate) fn lines(&self, is_known: &dyn Fn(SetKey) -> bool) -> String {
+        let mut text = String::new();
+        for stage in self.stages.iter().filter(|stage| !is_known(stage.set)) {
+            let bytes = units::bytes(stage.bytes);
+            text += &format!("staged only: {} ({bytes})\n", short(&stage.set));
+        }
+        for miss in self.stages.iter().filter_map(|stage| stage.miss.as_ref()) {
+            text += &format!("broken: {miss}\n");
+        }
+        if let Some(problem) = &self.problem {
+            text += &format!("stages: {problem}\n");
+        }
+        text
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.stages.iter().map(|stage| stage.bytes).sum()
+    }
+
+    /// Every stage, for `--json`.
+    pub(crate) fn document(&self) -> Value {
+        let stages = self.stages.iter().map(|stage| {
+            json!({
+                "set": stage.set.to_string(),
+                "generation": stage.generation,
+                "bytes": stage.bytes,
+                "superseded": stage.superseded,
+                "problem": stage.miss.as_ref().map(ToString::to_string),
+            })
+        });
+        stages.collect()
+    }
+
+    pub(crate) fn problem(&self) -> Option<&str> {
+        self.problem.as_deref()
+    }
+}
+
+impl Swept {
+    /// Removes the store's stages of sets that `keep` does not know, and what nobody finishes.
+    pub(crate) fn of(
+        store: &Store,
+        keep: &dyn Fn(SetKey) -> bool,
+        dry_run: bool,
+        lookup: Lookup<'_>,
+    ) -> Self {
+        let failed = |problem: String| Self {
+            collected: Collected::default(),
+            problem: Some(problem),
+        };
+        let path = match root_path(None, lookup) {
+            Ok(path) => path,
+            Err(failure) => return failed(failure.reason()),
+        };
+        let root = match open_root(&path, false) {
+            Ok(root) => root,
+            Err(error) if error.is_missing() => return Self::default(),
+            Err(error) => return failed(error.to_string()),
+        };
+        match packhouse_stage::collect(&root, store.id(), keep, dry_run) {
+            Ok(collected) => Self {
+                collected,
+                problem: None,
+            },
+            Err(error) => failed(error.to_string()),
+        }
+    }
+
+    /// Whether everything that should go went.
+    pub(crate) fn is_done(&self) -> bool {
+        self.collected.failures.is_empty()
+    }
+
+    /// Lines for what the table of groups has no place for.
+    pub(crate) fn lines(&self) -> String {
+        let mut text = String::new();
+        if let Some(problem) = &self.problem {
+            text += &format!("stages: {problem}\n");
+        }
+        for failure in &self.collected.failures {
+            text += &format!("not removed: {failure}\n");
+        }
+        text
+    }
+
+    /// Rows of the table and fields of the document: name, count, bytes.
+    pub(crate) fn groups(&self) -> [(&'static str, u64, u64); 3] {
+        let Collected {
+            orphans,
+            superseded,
+            temps,
+            ..
+        } = &self.collected;
+        [
+            ("stages", orphans.count, orphans.bytes),
+            ("older stages", superseded.count, superseded.bytes),
+            ("unfinished stages", temps.count, temps.bytes),
+        ]
+    }
+
+    pub(crate) fn problem(&self) -> Option<&str> {
+        self.problem.as_deref()
+    }
+}
