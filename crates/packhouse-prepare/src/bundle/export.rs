@@ -156,7 +156,8 @@ impl<'s> BundleDraft<'s> {
         let object = self.store.object_for_sample(&digest, length);
         let object = object.map_err(refuse)?;
         let mut hasher = Hasher::default();
-        let mut buffer = vec![0; CHUNK_BYTES];
+        let buffer_bytes = usize::try_from(length).unwrap_or(usize::MAX);
+        let mut buffer = vec![0; buffer_bytes.min(CHUNK_BYTES)];
         let mut offset = 0;
         while offset < length {
             let filled = object

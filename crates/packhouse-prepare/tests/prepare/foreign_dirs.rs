@@ -1,112 +1,44 @@
-//! Directories of the Xe2 pack set: written, read back, by both revisions, and each thing in them
-//! edited in turn.
+//! Directories of the Xe2 pack set: written, read back, by both revisions, and what can't be.
 
-use crate::foreign_world::{
-    SLOTTED, TENSORS, dir_at, entry, hashed, model_at, model_bytes, packed, unhashed,
-};
+use crate::foreign_source::{Source, edit, flip, import, make, names, read_json, write};
+use crate::foreign_world::{SLOTTED, TENSORS, entry, hashed, model_bytes, unhashed};
 use crate::store_fixture::{DEEP, config, folder, real};
 use packhouse_base::digest::Digest;
-use packhouse_pack::Packers;
 use packhouse_prepare::foreign::xe2_m6_v2::{
-    self as xe2, ForeignExport, ForeignExportError, ForeignImport, ForeignImportError, StatRow,
-    canon_sha256, fnv1a_64, parse_manifest, pretty, set_key, stat_table_sha256,
+    StatRow, canon_sha256, fnv1a_64, parse_manifest, pretty, set_key, stat_table_sha256,
 };
-use packhouse_store::container_record::{Admission, ContainerRecord};
+use packhouse_store::container_record::Admission;
 use packhouse_store::manifest::SetManifest;
-use packhouse_store::root::Store;
 use packhouse_store::set::SetOutcome;
-use packhouse_sys::real::RealFs;
 use serde_json::{Value, json};
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::Path;
 
-/// A store with a set, its model, and a folder for directories of the other side.
-struct Source {
-    home: tempfile::TempDir,
-    store: Store,
-    manifest: SetManifest,
-}
-
-impl Source {
-    fn new() -> Self {
-        let model = model_bytes("");
-        Self::with(&hashed(&model))
-    }
-
-    fn with(record: &ContainerRecord) -> Self {
-        let home = folder();
-        let store = real(config(home.path()));
-        let model = model_bytes("");
-        let manifest = packed(&store, &model, record);
-        write(&home.path().join("model.gguf"), &model);
-        make(&home.path().join("packs"));
-        Self {
-            home,
-            store,
-            manifest,
-        }
-    }
-
-    fn packs(&self) -> PathBuf {
-        self.home.path().join("packs")
-    }
-
-    fn export(&self) -> Result<ForeignExport, ForeignExportError> {
-        let model = model_at(&RealFs, &self.home.path().join("model.gguf"));
-        let root = dir_at(&RealFs, &self.packs());
-        xe2::export(
-            &self.store,
-            self.manifest.key(),
-            &model,
-            &root,
-            &mut |_, _| {},
-        )
-    }
-
-    fn exported() -> (Self, ForeignExport) {
-        let source = Self::new();
-        let export = source.export().expect("because nothing is in the way");
-        (source, export)
-    }
-}
-
-fn import(store: &Store, folder: &Path) -> Result<ForeignImport, ForeignImportError> {
-    let name = folder.file_name().expect("because it has a name");
-    let name = name.to_str().expect("because it is plain");
-    let dir = dir_at(&RealFs, folder);
-    xe2::import(store, &Packers::detect(), (&dir, name), &mut |_, _| {})
-}
-
-fn write(path: &Path, bytes: &[u8]) {
-    if path.symlink_metadata().is_ok() {
-        std::fs::remove_file(path).expect("because the folder is ours");
-    }
-    std::fs::write(path, bytes).expect("because the folder is ours");
-}
-
-fn make(path: &Path) {
-    std::fs::create_dir(path).expect("because it is new");
-}
-
-fn read_json(path: &Path) -> Value {
-    let bytes = std::fs::read(path).expect("because it was written");
-    serde_json::from_slice(&bytes).expect("because it is JSON")
-}
-
-fn names(path: &Path) -> Vec<String> {
-    let mut names: Vec<String> = std::fs::read_dir(path)
-        .expect("because it is there")
-        .map(|entry| {
-            let entry = entry.expect("because it can be listed");
-            entry
-                .file_name()
-                .into_string()
-                .expect("because it is plain")
-        })
-        .collect();
-    names.sort();
-    names
-}
+/// The fields of a set's manifest, sorted.
+const FIELDS: [&str; 22] = [
+    "created_unix",
+    "evidence_class",
+    "format",
+    "gguf",
+    "identity",
+    "imported_count_this_run",
+    "key",
+    "layout",
+    "loader_contract",
+    "model_hash_seconds_this_run",
+    "pack_seconds_this_run",
+    "packed_count_this_run",
+    "payload_size_bytes",
+    "promotion_eligible",
+    "reused_count_this_run",
+    "runtime_index",
+    "schema_version",
+    "source_model",
+    "status",
+    "tensor_count",
+    "tensors",
+    "tool",
+];
 
 #[test]
 fn an_export_has_the_files_and_fields_of_the_format_and_nothing_else() {
@@ -127,33 +59,7 @@ fn an_export_has_the_files_and_fields_of_the_format_and_nothing_else() {
         .expect("because it is one")
         .keys()
         .collect();
-    assert_eq!(
-        fields,
-        [
-            "created_unix",
-            "evidence_class",
-            "format",
-            "gguf",
-            "identity",
-            "imported_count_this_run",
-            "key",
-            "layout",
-            "loader_contract",
-            "model_hash_seconds_this_run",
-            "pack_seconds_this_run",
-            "packed_count_this_run",
-            "payload_size_bytes",
-            "promotion_eligible",
-            "reused_count_this_run",
-            "runtime_index",
-            "schema_version",
-            "source_model",
-            "status",
-            "tensor_count",
-            "tensors",
-            "tool"
-        ]
-    );
+    assert_eq!(fields, FIELDS);
     let bytes = std::fs::read(export.folder.join("manifest.json")).expect("because it is there");
     assert!(bytes == pretty(&manifest), "the manifest is not pretty");
     assert_eq!(canon_sha256(&manifest["identity"]), export.set_key);
@@ -183,14 +89,18 @@ fn an_export_has_the_files_and_fields_of_the_format_and_nothing_else() {
             "blk.8.ffn_down.weight"
         ]
     );
+    each_tensor_is_as_recorded(&export.folder, &manifest, &model);
+}
+
+fn each_tensor_is_as_recorded(folder: &Path, manifest: &Value, model: &[u8]) {
     for tensor in manifest["tensors"]
         .as_array()
         .expect("because it is a list")
     {
         let key = tensor["key"].as_str().expect("because it is text");
-        let own = std::fs::read(export.folder.join(format!("tensors/{key}.json")));
+        let own = std::fs::read(folder.join(format!("tensors/{key}.json")));
         assert!(own.expect("because it is there") == pretty(tensor), "{key}");
-        let payload = std::fs::read(export.folder.join(format!("tensors/{key}.bin")));
+        let payload = std::fs::read(folder.join(format!("tensors/{key}.bin")));
         let payload = payload.expect("because it is there");
         assert_eq!(
             tensor["payload"]["sha256"],
@@ -346,309 +256,6 @@ fn a_directory_of_revision_2_is_read_by_name_order_and_without_an_index() {
     assert!(store.verify_set(done.set, DEEP, &|_| ()).is_good());
 }
 
-/// Sets a value at a path like `tensors.0.payload.sha256` of a JSON file.
-fn edit(path: &Path, at: &str, value: Value) {
-    let mut root = read_json(path);
-    let mut place = &mut root;
-    for part in at.split('.') {
-        place = match part.parse::<usize>() {
-            Ok(index) => &mut place[index],
-            Err(_) => &mut place[part],
-        };
-    }
-    assert_ne!(*place, value, "{at} has that value");
-    *place = value;
-    write(path, &pretty(&root));
-}
-
-#[test]
-fn each_edited_field_of_the_manifest_is_refused_for_its_own_reason() {
-    let zeros = "0".repeat(64);
-    let home = folder();
-    let store = real(config(home.path()));
-    let (_source, export) = Source::exported();
-    let path = export.folder.join("manifest.json");
-    let good = std::fs::read(&path).expect("because it is there");
-    let edits: Vec<(&str, Value, &str)> = vec![
-        (
-            "format",
-            json!("qwen27-xe2-m6-pack-set-v3"),
-            "manifest.json: format: expected \"qwen27",
-        ),
-        (
-            "schema_version",
-            json!(2),
-            "manifest.json: schema_version: expected 1, found 2",
-        ),
-        (
-            "status",
-            json!("partial"),
-            "status: expected \"ready\", found \"partial\"",
-        ),
-        ("key", json!(zeros), "manifest.json: key: expected"),
-        ("key", json!("../../etc"), "manifest.json: key: expected"),
-        (
-            "layout.version",
-            json!(3),
-            "manifest.json: layout: expected",
-        ),
-        (
-            "layout.endianness",
-            json!("big"),
-            "manifest.json: layout: expected",
-        ),
-        (
-            "tensor_count",
-            json!(5),
-            "tensor_count: expected 4, found 5",
-        ),
-        (
-            "payload_size_bytes",
-            json!(1),
-            "payload_size_bytes: expected",
-        ),
-        (
-            "source_model.sha256",
-            json!(zeros),
-            "identity.target_model_sha256: expected",
-        ),
-        (
-            "source_model.sha256",
-            json!("AA"),
-            "source_model.sha256: not 64",
-        ),
-        (
-            "source_model.size_bytes",
-            json!(-1),
-            "size_bytes: expected a non-negative",
-        ),
-        (
-            "source_model.hash_validated",
-            json!(1),
-            "hash_validated: expected true or false",
-        ),
-        (
-            "identity.target_architecture",
-            json!("bmg-g21"),
-            "identity.target_architecture: exp",
-        ),
-        (
-            "identity.pack_layout_version",
-            json!(1),
-            "identity.pack_layout_version: expected 2",
-        ),
-        (
-            "identity.target_model_sha256",
-            json!(zeros),
-            "identity.target_model_sha256: expected",
-        ),
-        (
-            "identity.tensor_keys.1",
-            json!(zeros),
-            "identity.tensor_keys[1]: expected",
-        ),
-        (
-            "identity.tensor_keys",
-            json!([]),
-            "identity.tensor_keys[0]: expected",
-        ),
-        (
-            "identity.extra",
-            json!(1),
-            "identity.extra: expected no such field, found 1",
-        ),
-        (
-            "runtime_index.sha256",
-            json!(zeros),
-            "runtime_index.sha256: expected",
-        ),
-        (
-            "runtime_index.size_bytes",
-            json!(0),
-            "runtime_index.size_bytes: expected",
-        ),
-        (
-            "runtime_index.path",
-            json!("../x"),
-            "runtime_index.path: expected",
-        ),
-        (
-            "runtime_index.format",
-            json!("v2"),
-            "runtime_index.format: expected",
-        ),
-        (
-            "runtime_index",
-            json!(7),
-            "runtime_index: expected an object, found 7",
-        ),
-        ("tensors", json!(7), "tensors: expected a list, found 7"),
-        (
-            "tensors.0",
-            json!(7),
-            "tensors[0]: expected an object, found 7",
-        ),
-        (
-            "tensors.1.format",
-            json!("v3"),
-            "tensors[1].format: expected",
-        ),
-        ("tensors.1.key", json!(zeros), "tensors[1].key: expected"),
-        (
-            "tensors.1.identity.tensor_name",
-            json!("x"),
-            "tensors[1].identity.tensor_name: \"x\"",
-        ),
-        (
-            "tensors.0.identity.tensor_name",
-            json!("blk.64.ffn_down.weight"),
-            "tensors[0].key: expected",
-        ),
-        (
-            "tensors.1.identity.tensor_shape",
-            json!([33, 16]),
-            "no Q4_0 matrix has shape [33, 16]",
-        ),
-        (
-            "tensors.1.identity.tensor_shape",
-            json!([32]),
-            "tensor_shape: expected a list of two",
-        ),
-        (
-            "tensors.1.identity.tensor_shape",
-            json!([0, 0]),
-            "no Q4_0 matrix has shape [0, 0]",
-        ),
-        (
-            "tensors.1.identity.tensor_type",
-            json!("F32"),
-            "identity.tensor_type: expected",
-        ),
-        (
-            "tensors.1.identity.extra",
-            json!(""),
-            "tensors[1].identity.extra: expected no such",
-        ),
-        (
-            "tensors.1.source_tensor.size_bytes",
-            json!(1),
-            "source_tensor.size_bytes: expected",
-        ),
-        (
-            "tensors.1.source_tensor.gguf_offset",
-            json!("a"),
-            "gguf_offset: expected a non-neg",
-        ),
-        (
-            "tensors.1.payload.size_bytes",
-            json!(1),
-            "payload.size_bytes: expected",
-        ),
-        (
-            "tensors.1.payload.path",
-            json!("tensors/../x"),
-            "payload.path: expected",
-        ),
-        (
-            "tensors.1.payload.path",
-            json!("/etc/passwd"),
-            "payload.path: expected",
-        ),
-        (
-            "tensors.1.payload.sha256",
-            json!(zeros),
-            "runtime_index.sha256: expected",
-        ),
-        (
-            "tensors.1.source_tensor.sha256",
-            json!(zeros),
-            "source_tensor.sha256: expected",
-        ),
-        (
-            "tensors.1.source_tensor.gguf_offset",
-            json!(3),
-            "source_tensor.gguf_offset: expected",
-        ),
-    ];
-    for (at, value, reason) in edits {
-        write(&path, &good);
-        edit(&path, at, value.clone());
-        let error = import(&store, &export.folder).expect_err(at).to_string();
-        assert!(error.contains(reason), "{at} = {value}: {error}");
-    }
-    assert_eq!(names(&home.path().join("root/v1/objects")), [""; 0]);
-}
-
-#[test]
-fn absent_fields_doubled_tensors_and_other_orders_are_refused() {
-    let home = folder();
-    let store = real(config(home.path()));
-    let (_source, export) = Source::exported();
-    let path = export.folder.join("manifest.json");
-    let good = read_json(&path);
-    let refused = |manifest: &Value, reason: &str| {
-        write(&path, &pretty(manifest));
-        let error = import(&store, &export.folder)
-            .expect_err(reason)
-            .to_string();
-        assert!(error.contains(reason), "{reason}: {error}");
-    };
-    for field in [
-        "format",
-        "schema_version",
-        "status",
-        "key",
-        "identity",
-        "source_model",
-        "layout",
-        "tensor_count",
-        "payload_size_bytes",
-        "tensors",
-    ] {
-        let mut manifest = good.clone();
-        manifest
-            .as_object_mut()
-            .expect("because it is one")
-            .remove(field);
-        refused(&manifest, &format!("manifest.json: {field}: absent"));
-    }
-    let mut swapped = good.clone();
-    swapped["tensors"]
-        .as_array_mut()
-        .expect("because it is a list")
-        .swap(0, 1);
-    refused(
-        &swapped,
-        "tensors[1]: \"blk.0.ffn_up.weight\" does not follow \"blk.9.ffn_gate.weight\" in order of slot",
-    );
-    let mut doubled = good.clone();
-    doubled["tensors"][1] = doubled["tensors"][0].clone();
-    refused(
-        &doubled,
-        "\"blk.0.ffn_up.weight\" does not follow \"blk.0.ffn_up.weight\"",
-    );
-    let mut empty = good.clone();
-    for (field, value) in [
-        ("tensors", json!([])),
-        ("tensor_count", json!(0)),
-        ("payload_size_bytes", json!(0)),
-    ] {
-        empty[field] = value;
-    }
-    empty["identity"]["tensor_keys"] = json!([]);
-    empty["key"] = canon_sha256(&empty["identity"]).to_string().into();
-    empty
-        .as_object_mut()
-        .expect("because it is one")
-        .remove("runtime_index");
-    refused(&empty, "tensors: empty");
-    write(&path, b"{\"format\": ");
-    let error = import(&store, &export.folder)
-        .expect_err("because it is cut")
-        .to_string();
-    assert!(error.contains("manifest.json: not JSON"), "{error}");
-}
-
 #[test]
 fn fields_that_nobody_reads_may_be_anything() {
     let (_source, export) = Source::exported();
@@ -675,295 +282,6 @@ fn fields_that_nobody_reads_may_be_anything() {
     let store = real(config(home.path()));
     let done = import(&store, &export.folder).expect("because none of it is of the bytes");
     assert!(store.verify_set(done.set, DEEP, &|_| ()).is_good());
-}
-
-#[test]
-fn each_edited_field_of_a_tensors_own_file_is_refused_for_its_own_reason() {
-    let zeros = "0".repeat(64);
-    let home = folder();
-    let store = real(config(home.path()));
-    let (_source, export) = Source::exported();
-    let manifest = read_json(&export.folder.join("manifest.json"));
-    let key = manifest["tensors"][2]["key"]
-        .as_str()
-        .expect("because it is text")
-        .to_owned();
-    let path = export.folder.join(format!("tensors/{key}.json"));
-    let good = std::fs::read(&path).expect("because it is there");
-    let other = manifest["tensors"][1].clone();
-    for (at, value, reason) in [
-        ("format", json!("v3"), "format: expected"),
-        ("status", json!("partial"), "status: expected"),
-        ("key", json!(zeros), "key: expected"),
-        (
-            "identity.tensor_shape",
-            json!([64, 16]),
-            "source_tensor.size_bytes: expected",
-        ),
-        (
-            "identity.target_model_sha256",
-            json!(zeros),
-            "identity.target_model_sha256: expected",
-        ),
-        (
-            "source_tensor.sha256",
-            json!(zeros),
-            "source_tensor.sha256: expected",
-        ),
-        (
-            "source_tensor.gguf_offset",
-            json!(7),
-            "source_tensor.gguf_offset: expected",
-        ),
-        ("payload.sha256", json!(zeros), "payload.sha256: expected"),
-        (
-            "payload.path",
-            json!("tensors/x.bin"),
-            "payload.path: expected",
-        ),
-    ] {
-        write(&path, &good);
-        edit(&path, at, value);
-        let error = import(&store, &export.folder).expect_err(at).to_string();
-        assert!(
-            error.starts_with(&format!("tensors/{key}.json: {reason}")),
-            "{at}: {error}"
-        );
-    }
-    write(&path, &pretty(&other));
-    let error = import(&store, &export.folder)
-        .expect_err("because it is another's")
-        .to_string();
-    assert!(
-        error.starts_with(&format!("tensors/{key}.json: key: expected {key}")),
-        "{error}"
-    );
-}
-
-#[test]
-fn the_folder_must_be_named_by_the_key_of_its_set() {
-    let (_source, export) = Source::exported();
-    let home = folder();
-    let store = real(config(home.path()));
-    for name in ["renamed", &"0".repeat(64)] {
-        let renamed = export.folder.with_file_name(name);
-        std::fs::rename(&export.folder, &renamed).expect("because it is ours");
-        let error = import(&store, &renamed).expect_err("because it has another name");
-        let told = format!(
-            "the folder is named {name:?}, its set has key {}",
-            export.set_key
-        );
-        assert_eq!(error.to_string(), told);
-        std::fs::rename(&renamed, &export.folder).expect("because it is ours");
-    }
-}
-
-/// What is done to the files of a directory, by what it must be called.
-type Damage = (&'static str, fn(&Path, &Path), &'static str);
-
-#[test]
-fn each_damaged_file_is_refused_for_its_own_reason() {
-    let damages: [Damage; 12] = [
-        (
-            "index edited",
-            |dir, _| flip(&dir.join("runtime-index.tsv"), 40),
-            "tsv: line 2: expected",
-        ),
-        (
-            "index cut",
-            |dir, _| cut(&dir.join("runtime-index.tsv")),
-            "tsv: line 11: expected",
-        ),
-        (
-            "index gone",
-            |dir, _| remove(&dir.join("runtime-index.tsv")),
-            "index.tsv is missing",
-        ),
-        (
-            "payload flipped",
-            |_, payload| flip(payload, 5),
-            "recorded is",
-        ),
-        ("payload cut", |_, payload| cut(payload), "bytes, expected"),
-        (
-            "payload gone",
-            |_, payload| remove(payload),
-            ".bin is missing",
-        ),
-        (
-            "payload a link",
-            |_, payload| link(payload),
-            "is not a regular file; links are not",
-        ),
-        (
-            "payload a folder",
-            |_, payload| {
-                remove(payload);
-                make(payload);
-            },
-            "not a regular fi",
-        ),
-        (
-            "payload a pipe",
-            |_, payload| {
-                remove(payload);
-                pipe(payload);
-            },
-            "not a regular file",
-        ),
-        (
-            "record gone",
-            |_, payload| remove(&payload.with_extension("json")),
-            ".json is missing",
-        ),
-        (
-            "manifest a link",
-            |dir, _| link(&dir.join("manifest.json")),
-            "manifest.json is not a re",
-        ),
-        (
-            "tensors a link",
-            |dir, _| {
-                let tensors = dir.join("tensors");
-                std::fs::rename(&tensors, dir.join("else")).expect("because it is ours");
-                symlink(dir.join("else"), tensors).expect("because the name is free");
-            },
-            "tensors is not a folder",
-        ),
-    ];
-    for (what, damage, reason) in damages {
-        let (_source, export) = Source::exported();
-        let manifest = read_json(&export.folder.join("manifest.json"));
-        let key = manifest["tensors"][3]["key"]
-            .as_str()
-            .expect("because it is text");
-        let payload = export.folder.join(format!("tensors/{key}.bin"));
-        damage(&export.folder, &payload);
-        let home = folder();
-        let store = real(config(home.path()));
-        let error = import(&store, &export.folder).expect_err(what).to_string();
-        assert!(error.contains(reason), "{what}: {error}");
-        assert_eq!(store.list_sets().ok(), Some(vec![]), "{what}");
-        let packs = names(&home.path().join("root/v1/packs"));
-        assert_eq!(packs, [""; 0], "{what}: packs come last");
-    }
-}
-
-fn flip(path: &Path, at: usize) {
-    let mut bytes = std::fs::read(path).expect("because it is there");
-    bytes[at] ^= 1;
-    write(path, &bytes);
-}
-
-fn cut(path: &Path) {
-    let bytes = std::fs::read(path).expect("because it is there");
-    write(path, &bytes[..bytes.len() - 1]);
-}
-
-fn remove(path: &Path) {
-    std::fs::remove_file(path).expect("because it is there");
-}
-
-fn link(path: &Path) {
-    let aside = path.with_extension("aside");
-    std::fs::rename(path, &aside).expect("because it is ours");
-    symlink(&aside, path).expect("because the name is free");
-}
-
-fn pipe(path: &Path) {
-    let made = std::process::Command::new("mkfifo").arg(path).status();
-    assert!(made.expect("because every system has mkfifo").success());
-}
-
-/// The other side's keys say nothing of a payload's bytes: two packers of one name would share
-/// them, and its import spreads whichever it meets. Here a payload whose records agree with it,
-/// but which is not the layout of the recorded source, is found by its inverse.
-#[test]
-fn a_payload_of_a_wrong_packer_with_agreeing_records_is_refused() {
-    let (_source, export) = Source::exported();
-    let path = export.folder.join("manifest.json");
-    let manifest = read_json(&path);
-    let key = manifest["tensors"][1]["key"]
-        .as_str()
-        .expect("because it is text")
-        .to_owned();
-    let payload = export.folder.join(format!("tensors/{key}.bin"));
-    flip(&payload, 0);
-    let bytes = std::fs::read(&payload).expect("because it is there");
-    let digest = Digest::of(&bytes).to_string();
-    edit(&path, "tensors.1.payload.sha256", digest.clone().into());
-    let own = export.folder.join(format!("tensors/{key}.json"));
-    edit(&own, "payload.sha256", digest.into());
-    // As its tool would: the index and its hash follow.
-    let mut manifest = read_json(&path);
-    manifest
-        .as_object_mut()
-        .expect("because it is one")
-        .remove("runtime_index");
-    let set = parse_by_slot(&manifest);
-    let index = set.index();
-    manifest["runtime_index"] = json!({
-        "format": "qwen27-xe2-m6-runtime-index-v1",
-        "path": "runtime-index.tsv",
-        "size_bytes": index.len(),
-        "sha256": Digest::of(&index).to_string(),
-    });
-    write(&path, &pretty(&manifest));
-    write(&export.folder.join("runtime-index.tsv"), &index);
-    let home = folder();
-    let store = real(config(home.path()));
-    let error = import(&store, &export.folder).expect_err("because its inverse is another");
-    let ForeignImportError::Source {
-        tensor, expected, ..
-    } = &error
-    else {
-        panic!("{error}");
-    };
-    assert_eq!(tensor, "blk.9.ffn_gate.weight");
-    assert_eq!(
-        expected.to_string(),
-        manifest["tensors"][1]["source_tensor"]["sha256"]
-    );
-    assert_eq!(store.list_sets().ok(), Some(vec![]));
-}
-
-/// The set of a manifest without its index, whose tensors are by slot.
-fn parse_by_slot(manifest: &Value) -> xe2::ForeignSet {
-    let digest = |value: &Value| {
-        Digest::parse(value.as_str().expect("because it is text")).expect("because it is one")
-    };
-    let integer = |value: &Value| value.as_u64().expect("because it is one");
-    let model = digest(&manifest["source_model"]["sha256"]);
-    let tensors = manifest["tensors"]
-        .as_array()
-        .expect("because it is a list")
-        .iter();
-    xe2::ForeignSet {
-        revision: xe2::Revision::Three,
-        model: xe2::SourceModel {
-            path: String::new(),
-            sha256: model,
-            size_bytes: 0,
-            hash_validated: true,
-        },
-        tensors: tensors
-            .map(|tensor| xe2::ForeignTensor {
-                identity: xe2::TensorIdentity {
-                    target_model_sha256: model,
-                    tensor_name: tensor["identity"]["tensor_name"]
-                        .as_str()
-                        .expect("text")
-                        .into(),
-                    tensor_shape: [0, 1].map(|at| integer(&tensor["identity"]["tensor_shape"][at])),
-                },
-                gguf_offset: integer(&tensor["source_tensor"]["gguf_offset"]),
-                source_bytes: integer(&tensor["source_tensor"]["size_bytes"]),
-                source_sha256: digest(&tensor["source_tensor"]["sha256"]),
-                payload_bytes: integer(&tensor["payload"]["size_bytes"]),
-                payload_sha256: digest(&tensor["payload"]["sha256"]),
-            })
-            .collect(),
-    }
 }
 
 #[test]

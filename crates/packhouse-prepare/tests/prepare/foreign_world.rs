@@ -15,6 +15,7 @@ use packhouse_store::root::Store;
 use packhouse_sys::fs::{Dir, DirAccess, Fs};
 use std::collections::BTreeMap;
 use std::path::{Component, Path};
+use std::sync::LazyLock;
 
 /// Names and shapes, in file order, which is neither that of slots nor that of names.
 pub(crate) const TENSORS: [(&str, [u64; 2]); 5] = [
@@ -24,6 +25,9 @@ pub(crate) const TENSORS: [(&str, [u64; 2]); 5] = [
     ("blk.0.ffn_up.weight", [32, 64]),
     ("blk.0.attn_q.weight", [32, 16]),
 ];
+
+/// One for all tests: its fingerprints are taken once.
+pub(crate) static PACKERS: LazyLock<Packers> = LazyLock::new(Packers::detect);
 
 /// How many of them the format has slots for.
 pub(crate) const SLOTTED: usize = 4;
@@ -77,7 +81,17 @@ pub(crate) fn admitted(dims: &[u64]) -> Admitted {
 
 /// Publishes the slotted tensors of a model as a set, with what is said of the model file.
 pub(crate) fn packed(store: &Store, model: &[u8], record: &ContainerRecord) -> SetManifest {
-    let entries = TENSORS[..SLOTTED].iter().map(|(name, dims)| {
+    packed_first(store, model, record, SLOTTED)
+}
+
+/// Publishes only the first `count` of them.
+pub(crate) fn packed_first(
+    store: &Store,
+    model: &[u8],
+    record: &ContainerRecord,
+    count: usize,
+) -> SetManifest {
+    let entries = TENSORS[..count].iter().map(|(name, dims)| {
         let slot = slot_of(name).expect("because the first four have slots");
         entry(store, model, (slot, name), dims)
     });
@@ -97,7 +111,7 @@ pub(crate) fn entry(
     dims: &[u64],
 ) -> packhouse_store::manifest::ManifestEntry {
     let admitted = admitted(dims);
-    let packers = Packers::detect();
+    let packers = &PACKERS;
     let directory = packhouse_container::TensorDirectory::parse(&model)
         .expect("because the test made a whole model");
     let found = directory.tensor(name).expect("because it is in the model");

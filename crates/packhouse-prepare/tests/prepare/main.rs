@@ -6,6 +6,8 @@ mod bundle_crash;
 mod bundles;
 mod foreign_crash;
 mod foreign_dirs;
+mod foreign_source;
+mod foreign_tamper;
 mod foreign_world;
 mod plan_documented;
 mod plan_grammar;

@@ -2,7 +2,7 @@
 //! from another folder. Memory is one chunk, whatever the object's length.
 //!
 //! Invariants:
-//! - the name is only given after all bytes came and hash to it; until then there is nothing to see;
+//! - the name is only given after all bytes came and hash to it; before, there is nothing to see;
 //! - the bytes are hashed once, as they are written.
 //!
 //! Never: reads past the object's length.

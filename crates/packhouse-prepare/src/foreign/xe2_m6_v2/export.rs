@@ -376,7 +376,7 @@ fn copy_payload(
     let object = store.object_for_sample(&digest, length).map_err(refuse)?;
     let target = tensors.create_new(format!("{key}.bin"), PAYLOAD_MODE)?;
     let mut hasher = Hasher::default();
-    let mut buffer = vec![0; CHUNK_BYTES];
+    let mut buffer = vec![0; chunk_bytes(length)];
     let mut offset = 0;
     while offset < length {
         let filled = object.file().read_full_at(offset, &mut buffer);
@@ -440,10 +440,10 @@ impl<'m> Source<'m> {
             return Ok(known);
         }
         let mut hasher = Hasher::default();
-        let mut buffer = vec![0; CHUNK_BYTES];
+        let mut buffer = vec![0; chunk_bytes(length)];
         let (mut at, end) = (offset, offset + length);
         while at < end {
-            let bytes = usize::try_from(end - at).map_or(CHUNK_BYTES, |left| left.min(CHUNK_BYTES));
+            let bytes = chunk_bytes(end - at);
             self.file.read_exact_at(at, &mut buffer[..bytes])?;
             hasher.update(&buffer[..bytes]);
             at += bytes as u64;
@@ -469,6 +469,11 @@ impl ForeignExportError {
             Self::Fs(error) => error.blame(),
         }
     }
+}
+
+/// The buffer for a read of `length` bytes: one chunk, or less.
+fn chunk_bytes(length: u64) -> usize {
+    usize::try_from(length).map_or(CHUNK_BYTES, |length| length.min(CHUNK_BYTES))
 }
 
 const CHUNK_BYTES: usize = 4 << 20;

@@ -9,33 +9,34 @@
 //!
 //! Never: believes a receipt, a key or a path that the directory holds.
 
+mod error;
+
+pub use error::ForeignImportError;
+
 use super::keys::slot_of;
-use super::parse::{ForeignRecordError, parse_manifest, parse_tensor};
+use super::parse::{parse_manifest, parse_tensor};
 use super::records::{
     ForeignSet, ForeignTensor, INDEX_NAME, MANIFEST_NAME, Revision, TENSORS_NAME,
 };
 use crate::plan::{DimRule, Plan, builtin};
-use packhouse_base::Blame;
 use packhouse_base::digest::{Digest, ObjectDigest, SetKey, TensorDigest};
 use packhouse_base::ggml_type::GgmlType;
 use packhouse_base::identity::PackIdentity;
-use packhouse_layout::{Admitted, Layout, Refusal};
-use packhouse_pack::{NoKernel, Packers};
+use packhouse_layout::{Admitted, Layout};
+use packhouse_pack::Packers;
 use packhouse_store::container_record::{
     Admission, ContainerFile, ContainerRecord, ContainerRecordError,
 };
-use packhouse_store::manifest::{ManifestEntry, ManifestError, SetManifest};
+use packhouse_store::manifest::{ManifestEntry, SetManifest};
 use packhouse_store::object::{ObjectTrust, PendingReceipt};
-use packhouse_store::pack::PublishPackError;
-use packhouse_store::publish::{PublishError, PublishOptions, SmallOutcome};
+use packhouse_store::publish::{PublishOptions, SmallOutcome};
 use packhouse_store::record::{PackRecord, SampleGeometry};
-use packhouse_store::reserve::{Reservation, RoomError};
+use packhouse_store::reserve::Reservation;
 use packhouse_store::root::Store;
-use packhouse_store::set::{SetError, SetOutcome};
+use packhouse_store::set::SetOutcome;
 use packhouse_sys::fs::{Dir, File, FsError, FsErrorKind};
 use packhouse_sys::stat::FileKind;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
 
 /// What an import brought.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,135 +63,6 @@ pub struct ForeignImport {
     pub new_pack_count: u64,
     /// Receipts recorded for this user.
     pub receipt_count: u64,
-}
-
-/// Why a directory was not imported.
-#[derive(Debug, thiserror::Error)]
-pub enum ForeignImportError {
-    /// A file of it is missing.
-    #[error("{} is missing", path.display())]
-    Missing {
-        /// The file.
-        path: PathBuf,
-    },
-    /// Something else than a regular file, or than a folder.
-    #[error("{} is not a {expected}; links are not followed", path.display())]
-    Kind {
-        /// The path.
-        path: PathBuf,
-        /// What it must be.
-        expected: &'static str,
-    },
-    /// A record is longer than any.
-    #[error("{} has {actual} bytes, at most {limit} are read", path.display())]
-    TooLong {
-        /// The file.
-        path: PathBuf,
-        /// The most.
-        limit: u64,
-        /// Its length.
-        actual: u64,
-    },
-    /// A record is wrong.
-    #[error(transparent)]
-    Record(#[from] ForeignRecordError),
-    /// The directory has another name than its set's key.
-    #[error("the folder is named {name:?}, its set has key {key}")]
-    Name {
-        /// The folder's name.
-        name: String,
-        /// The key derived from its manifest.
-        key: Digest,
-    },
-    /// The runtime index is not the one of the manifest.
-    #[error("{INDEX_NAME}: line {line}: expected {expected:?}, found {actual:?}")]
-    Index {
-        /// The first line that differs, from 1.
-        line: usize,
-        /// What the manifest gives.
-        expected: String,
-        /// What the file has.
-        actual: String,
-    },
-    /// A set of nothing.
-    #[error("manifest.json: tensors: empty")]
-    Empty,
-    /// A tensor that the layout does not take.
-    #[error("{tensor}: {source}")]
-    Layout {
-        /// The tensor.
-        tensor: String,
-        /// Why.
-        source: Refusal,
-    },
-    /// No packer for the layout on this CPU.
-    #[error(transparent)]
-    NoKernel(#[from] NoKernel),
-    /// A payload of another length.
-    #[error("{tensor}: {} has {actual} bytes, expected {expected}", path.display())]
-    Length {
-        /// The tensor.
-        tensor: String,
-        /// The payload.
-        path: PathBuf,
-        /// The length of its shape.
-        expected: u64,
-        /// Its length.
-        actual: u64,
-    },
-    /// A payload whose bytes are not the recorded ones.
-    #[error("{tensor}: {} hashes to {actual}, recorded is {expected}", path.display())]
-    Payload {
-        /// The tensor.
-        tensor: String,
-        /// The payload.
-        path: PathBuf,
-        /// The digest recorded.
-        expected: Digest,
-        /// The digest of its bytes.
-        actual: Digest,
-    },
-    /// A payload that was not made of the recorded source tensor by this layout.
-    #[error(
-        "{tensor}: {} unpacked hashes to {actual}, the source tensor is recorded as {expected}",
-        path.display()
-    )]
-    Source {
-        /// The tensor.
-        tensor: String,
-        /// The payload.
-        path: PathBuf,
-        /// The source tensor's digest recorded.
-        expected: Digest,
-        /// The digest of the payload's inverse transform.
-        actual: Digest,
-    },
-    /// There is no room for its objects.
-    #[error("{wanted_bytes} bytes are new to this store: {source}")]
-    Room {
-        /// Bytes of the objects that the store lacks.
-        wanted_bytes: u64,
-        /// Why there is no room.
-        source: Box<RoomError>,
-    },
-    /// An object could not be published.
-    #[error(transparent)]
-    Publish(#[from] PublishError),
-    /// A pack could not be published.
-    #[error(transparent)]
-    PublishPack(#[from] Box<PublishPackError>),
-    /// The set is none that can be filed.
-    #[error(transparent)]
-    Manifest(#[from] ManifestError),
-    /// No container record can be made of the recorded model.
-    #[error(transparent)]
-    Container(#[from] ContainerRecordError),
-    /// The set could not be published.
-    #[error(transparent)]
-    PublishSet(#[from] Box<SetError>),
-    /// The system said no.
-    #[error(transparent)]
-    Fs(FsError),
 }
 
 /// Reads a directory of the other side, `dir` named `name`, into a store; `progress` is told
@@ -534,33 +406,6 @@ fn has_dims(rules: &[DimRule], dims: &[u64]) -> bool {
         })
 }
 
-impl ForeignImportError {
-    /// Says whose side the failure is on.
-    pub fn blame(&self) -> Blame {
-        match self {
-            Self::Missing { .. }
-            | Self::Kind { .. }
-            | Self::TooLong { .. }
-            | Self::Name { .. }
-            | Self::Index { .. }
-            | Self::Empty
-            | Self::Layout { .. }
-            | Self::Length { .. }
-            | Self::Payload { .. }
-            | Self::Source { .. }
-            | Self::Manifest(_)
-            | Self::Container(_) => Blame::Source,
-            Self::Record(error) => error.blame(),
-            Self::NoKernel(error) => error.blame(),
-            Self::Room { source, .. } => source.blame(),
-            Self::Publish(error) => error.blame(),
-            Self::PublishPack(error) => error.blame(),
-            Self::PublishSet(error) => error.blame(),
-            Self::Fs(error) => error.blame(),
-        }
-    }
-}
-
 const BUILTIN_PLAN: &str = "qwen27-xe2-m6";
 const FORMAT_PLAN: &str = "xe2-m6-v2";
 const MANIFEST_BYTES_MAX: u64 = 64 << 20;
@@ -608,4 +453,82 @@ fn refuse(error: FsError, expected: &'static str) -> ForeignImportError {
 
 fn length(bytes: u64) -> usize {
     usize::try_from(bytes).expect("because the file of this length was opened on this host")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::records::SourceModel;
+    use super::super::{Revision, TensorIdentity};
+    use super::*;
+
+    /// The 187 tensors, of no bytes that anybody has.
+    fn whole() -> ForeignSet {
+        let sha256 = Digest::of(b"model");
+        let tensor = |name: String, shape| ForeignTensor {
+            identity: TensorIdentity {
+                target_model_sha256: sha256,
+                tensor_name: name,
+                tensor_shape: shape,
+            },
+            gguf_offset: 0,
+            source_bytes: 0,
+            source_sha256: sha256,
+            payload_bytes: 0,
+            payload_sha256: sha256,
+        };
+        let gate_up = (0..65).flat_map(|layer| {
+            ["gate", "up"].map(|family| format!("blk.{layer}.ffn_{family}.weight"))
+        });
+        let down = (8..65).map(|layer| format!("blk.{layer}.ffn_down.weight"));
+        ForeignSet {
+            revision: Revision::Three,
+            model: SourceModel {
+                path: "/models/model.gguf".into(),
+                sha256,
+                size_bytes: 1,
+                hash_validated: true,
+            },
+            tensors: gate_up
+                .map(|name| tensor(name, [5120, 17408]))
+                .chain(down.map(|name| tensor(name, [17408, 5120])))
+                .collect(),
+        }
+    }
+
+    #[test]
+    fn the_187_tensors_are_filed_under_the_plan_that_prepare_uses_and_no_others_are() {
+        let plan = builtin::find(BUILTIN_PLAN).map(builtin::BuiltinPlan::plan);
+        let digest = plan.expect("because it is built in").digest();
+        assert_eq!(plan_of(&whole()), (BUILTIN_PLAN.to_owned(), digest));
+        let changes: [fn(&mut ForeignSet); 3] = [
+            |set| {
+                set.tensors.pop();
+            },
+            |set| set.tensors[3].identity.tensor_shape = [5120, 5120],
+            |set| set.tensors[186].identity.tensor_name = "blk.65.ffn_down.weight".into(),
+        ];
+        for change in changes {
+            let mut set = whole();
+            change(&mut set);
+            assert_eq!(plan_of(&set).0, FORMAT_PLAN);
+        }
+    }
+
+    #[test]
+    fn the_recorded_path_gives_a_file_name_and_never_a_folder() {
+        let mut set = whole();
+        for (path, name) in [
+            ("/models/a.gguf", "a.gguf"),
+            ("../../x", "x"),
+            ("..", "model.gguf"),
+            ("/models/", "model.gguf"),
+            ("", "model.gguf"),
+            ("a\0b", "a_b"),
+        ] {
+            set.model.path = path.into();
+            let record = container(&set).expect("because the name is plain");
+            assert_eq!(record.files()[0].name, name, "{path:?}");
+            assert_eq!(record.admission(), Admission::Skipped);
+        }
+    }
 }

@@ -145,7 +145,11 @@ mod tests {
     fn both_forms_are_those_of_the_other_side() {
         let value = json!({
             "b": [1, -2, true, null, 0.0, 1e16, 1.5e-5, 0.0001],
-            "a\u{e9}": {"empty": {}, "none": [], "quote\"\\\n\t\r\u{8}\u{c}\u{1}\u{7f}": "\u{1f600}"},
+            "a\u{e9}": {
+                "empty": {},
+                "none": [],
+                "quote\"\\\n\t\r\u{8}\u{c}\u{1}\u{7f}": "\u{1f600}",
+            },
         });
         let compact = concat!(
             r#"{"a\u00e9":{"empty":{},"none":[],"#,
