@@ -2,7 +2,8 @@
 //! the tiles' sizes, and the last tile where it has fewer rows.
 
 use crate::x86_64::q4_0::{BLOCK_BYTES, Matrix, QUANT_BYTES, SCALE_BYTES, within};
-use crate::x86_64::tiles::Tiles;
+use crate::x86_64::tiles;
+use crate::x86_64::traffic::{LINE_BYTES, is_streamed};
 use packhouse_layout::Admitted;
 use std::ops::Range;
 
@@ -13,12 +14,33 @@ pub(crate) const TILE_BYTES: usize = TILE_ROWS * BLOCK_BYTES;
 /// Where the quants of a tile begin.
 pub(crate) const QUANTS_AT: usize = TILE_ROWS * SCALE_BYTES;
 
+/// The matrix as tiles. Eight together are 18 cache lines.
+pub(crate) type Tiles = tiles::Tiles<TILE_ROWS, TILE_BYTES, 0, 8>;
+
+/// Rows whose tiles are whole cache lines.
+const GROUP_ROWS: usize = 64;
+/// Bytes of that many rows' tiles.
+pub(crate) const GROUP_BYTES: usize = GROUP_ROWS * BLOCK_BYTES;
+
+/// The matrix as such groups of tiles, for payloads that are written past the caches.
+pub(crate) type Groups = tiles::Tiles<GROUP_ROWS, GROUP_BYTES, 0, 1>;
+
+const _: () = assert!(QUANTS_AT + TILE_ROWS * QUANT_BYTES == TILE_BYTES);
+const _: () = assert!(GROUP_BYTES.is_multiple_of(LINE_BYTES));
+const _: () = assert!(GROUP_ROWS.is_multiple_of(TILE_ROWS));
+
+/// Room for the tiles of a group, before they go past the caches.
+#[repr(C, align(64))]
+pub(crate) struct GroupRoom(pub(crate) [u8; GROUP_BYTES]);
+
 /// A pack call whose lengths hold.
 pub(crate) struct PackCall {
     pub(crate) tiles: Tiles,
     pub(crate) blocks: Range<usize>,
     /// Tiles that have all rows.
     pub(crate) whole: usize,
+    /// The matrix as whole groups, where it is to be written past the caches and can be.
+    pub(crate) streamed: Option<Groups>,
 }
 
 /// An unpack call whose lengths hold.
@@ -43,10 +65,16 @@ impl PackCall {
         let blocks = within(steps, tiles.matrix.block_count);
         let target_bytes = blocks.len() * tiles.tile_count * TILE_BYTES;
         assert_eq!(target.len(), target_bytes, "bytes of the steps");
+        let row_count = tiles.matrix.row_count;
+        let can_stream = is_streamed(source.len(), target) && row_count.is_multiple_of(GROUP_ROWS);
         Self {
             tiles,
             blocks,
-            whole: tiles.matrix.row_count / TILE_ROWS,
+            whole: row_count / TILE_ROWS,
+            streamed: can_stream.then_some(Groups {
+                matrix: tiles.matrix,
+                tile_count: row_count / GROUP_ROWS,
+            }),
         }
     }
 
@@ -120,12 +148,8 @@ impl UnpackCall {
 }
 
 fn tiles(matrix: Matrix) -> Tiles {
-    assert_eq!(QUANTS_AT + TILE_ROWS * QUANT_BYTES, TILE_BYTES);
     Tiles {
         matrix,
-        tile_rows: TILE_ROWS,
         tile_count: matrix.row_count.div_ceil(TILE_ROWS),
-        tile_bytes: [TILE_BYTES, 0],
-        together: 8,
     }
 }

@@ -1,8 +1,8 @@
 //! What the kernels of `q4_0-xe2-dpas-v2` share: the asserts at their doors and the tiles' sizes.
 
 use crate::x86_64::q4_0::{Matrix, QUANT_BYTES, SCALE_BYTES, within};
-use crate::x86_64::tiles::Tiles;
-use crate::x86_64::traffic::LINE_BYTES;
+use crate::x86_64::tiles;
+use crate::x86_64::traffic::is_streamed;
 use packhouse_layout::Admitted;
 use std::ops::Range;
 
@@ -11,9 +11,8 @@ pub(crate) const TILE_ROWS: usize = 16;
 /// Quant bytes of a tile.
 pub(crate) const TILE_BYTES: usize = TILE_ROWS * QUANT_BYTES;
 
-/// Payloads from here on are written past the caches: they would not stay there anyway, and a
-/// line that is not read before it is written is half the traffic.
-const STREAM_BYTES: usize = 1 << 20;
+/// The matrix as tiles. Four together are a kilobyte of quants and two lines of scales.
+pub(crate) type Tiles = tiles::Tiles<TILE_ROWS, TILE_BYTES, { TILE_ROWS * SCALE_BYTES }, 4>;
 
 /// A pack call whose lengths hold.
 pub(crate) struct PackCall {
@@ -37,11 +36,10 @@ impl PackCall {
         let block_rows = blocks.len() * tiles.matrix.row_count;
         assert_eq!(quants.len(), block_rows * QUANT_BYTES, "quant bytes");
         assert_eq!(scales.len(), block_rows * SCALE_BYTES, "scale bytes");
-        let is_aligned = quants.as_ptr().addr().is_multiple_of(LINE_BYTES);
         Self {
             tiles,
             blocks,
-            is_streamed: is_aligned && source.len() >= STREAM_BYTES,
+            is_streamed: is_streamed(source.len(), quants),
         }
     }
 }
@@ -81,9 +79,6 @@ fn tiles(admitted: &Admitted, byte_count: usize) -> Tiles {
     assert_eq!(matrix.row_count % TILE_ROWS, 0, "whole tiles");
     Tiles {
         matrix,
-        tile_rows: TILE_ROWS,
         tile_count: matrix.row_count / TILE_ROWS,
-        tile_bytes: [TILE_BYTES, TILE_ROWS * SCALE_BYTES],
-        together: 4,
     }
 }

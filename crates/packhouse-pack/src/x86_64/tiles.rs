@@ -9,22 +9,27 @@ use crate::x86_64::q4_0::{BLOCK_BYTES, Matrix, SCALE_BYTES};
 use crate::x86_64::traffic::{Ahead, LINE_BYTES, will_read, will_write};
 use std::ops::Range;
 
-/// A matrix as tiles.
+/// A matrix as tiles of `ROWS` rows, which have `FIRST` and `SECOND` bytes in the regions of the
+/// payload; `TOGETHER` of them are done side by side.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Tiles {
+pub(crate) struct Tiles<
+    const ROWS: usize,
+    const FIRST: usize,
+    const SECOND: usize,
+    const TOGETHER: usize,
+> {
     /// The matrix.
     pub(crate) matrix: Matrix,
-    /// Rows of a tile.
-    pub(crate) tile_rows: usize,
     /// Tiles per K block in the payload.
     pub(crate) tile_count: usize,
-    /// Bytes of a tile in each region of the payload.
-    pub(crate) tile_bytes: [usize; 2],
-    /// Tiles that are done side by side.
-    pub(crate) together: usize,
 }
 
-impl Tiles {
+impl<const ROWS: usize, const FIRST: usize, const SECOND: usize, const TOGETHER: usize>
+    Tiles<ROWS, FIRST, SECOND, TOGETHER>
+{
+    /// Lines that are brought ahead per tile and block: as many as it has, of the next tiles.
+    const LINES_AHEAD: usize = (ROWS * BLOCK_BYTES).div_ceil(LINE_BYTES);
+
     /// Calls `pack_tile` with the first row's block and the tile's place in each region, for each
     /// of `blocks` and of the first `whole` tiles.
     ///
@@ -41,34 +46,31 @@ impl Tiles {
         is_streamed: bool,
         pack_tile: impl Fn(*const u8, [*mut u8; 2]),
     ) {
-        let [first_bytes, second_bytes] = self.tile_bytes;
         let row_bytes = self.matrix.row_bytes;
         let piece_bytes = blocks.len() * BLOCK_BYTES;
-        // What the next tiles' rows have, spread over this one's steps, and one line for luck.
-        let lines_ahead = (self.tile_rows * BLOCK_BYTES).div_ceil(LINE_BYTES);
-        for first in (0..whole).step_by(self.together) {
-            let tiles = first..(first + self.together).min(whole);
-            let next_row = (first + self.together) * self.tile_rows;
+        for first in (0..whole).step_by(TOGETHER) {
+            let tiles = first..(first + TOGETHER).min(whole);
+            let next_row = (first + TOGETHER) * ROWS;
             let next = source.wrapping_add(next_row * row_bytes + blocks.start * BLOCK_BYTES);
             let mut ahead = Ahead::new(next, piece_bytes, row_bytes);
             for block in blocks.clone() {
                 let tiles_before = (block - blocks.start) * self.tile_count;
                 let next = tiles_before + self.tile_count + first;
                 if !is_streamed {
-                    let address = targets[0].wrapping_add(next * first_bytes);
-                    will_write(address, tiles.len() * first_bytes);
+                    let address = targets[0].wrapping_add(next * FIRST);
+                    will_write(address, TOGETHER * FIRST);
                 }
-                let address = targets[1].wrapping_add(next * second_bytes);
-                will_write(address, tiles.len() * second_bytes);
+                let address = targets[1].wrapping_add(next * SECOND);
+                will_write(address, TOGETHER * SECOND);
                 for tile in tiles.clone() {
-                    ahead.bring(lines_ahead);
+                    ahead.bring(Self::LINES_AHEAD);
                     let index = tiles_before + tile;
                     // SAFETY: the tile's rows and the block are within the matrix, so that source
                     // and targets have their bytes.
                     let (rows, targets) = unsafe {
-                        let row = source.add(tile * self.tile_rows * row_bytes);
-                        let first = targets[0].add(index * first_bytes);
-                        let second = targets[1].add(index * second_bytes);
+                        let row = source.add(tile * ROWS * row_bytes);
+                        let first = targets[0].add(index * FIRST);
+                        let second = targets[1].add(index * SECOND);
                         (row.add(block * BLOCK_BYTES), [first, second])
                     };
                     pack_tile(rows, targets);
@@ -91,30 +93,29 @@ impl Tiles {
         target: *mut u8,
         unpack_tile: impl Fn([*const u8; 2], *mut u8),
     ) {
-        let [first_bytes, second_bytes] = self.tile_bytes;
         let row_bytes = self.matrix.row_bytes;
-        for first in tiles.clone().step_by(self.together) {
-            let together = first..(first + self.together).min(tiles.end);
+        for first in tiles.clone().step_by(TOGETHER) {
+            let together = first..(first + TOGETHER).min(tiles.end);
             for block in 0..self.matrix.block_count {
                 let next = (block + 1) * self.tile_count + first;
-                let address = regions[0].wrapping_add(next * first_bytes);
-                will_read(address, together.len() * first_bytes);
-                let address = regions[1].wrapping_add(next * second_bytes);
-                will_read(address, together.len() * second_bytes);
+                let address = regions[0].wrapping_add(next * FIRST);
+                will_read(address, TOGETHER * FIRST);
+                let address = regions[1].wrapping_add(next * SECOND);
+                will_read(address, TOGETHER * SECOND);
                 for tile in together.clone() {
                     let index = block * self.tile_count + tile;
                     // SAFETY: the tile and the block are within the payload, and the target has
                     // the tile's rows.
                     let (regions, rows) = unsafe {
-                        let first = regions[0].add(index * first_bytes);
-                        let second = regions[1].add(index * second_bytes);
-                        let row = (tile - tiles.start) * self.tile_rows;
+                        let first = regions[0].add(index * FIRST);
+                        let second = regions[1].add(index * SECOND);
+                        let row = (tile - tiles.start) * ROWS;
                         let row = target.add(row * row_bytes);
                         ([first, second], row.add(block * BLOCK_BYTES))
                     };
                     // A line has three blocks and a half.
                     if block % 3 == 0 {
-                        for row in 0..self.tile_rows {
+                        for row in 0..ROWS {
                             let ahead = row * row_bytes + 2 * LINE_BYTES;
                             will_write(rows.wrapping_add(ahead), 1);
                         }

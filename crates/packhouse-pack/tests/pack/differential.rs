@@ -6,6 +6,7 @@ use crate::{admit, length, levels};
 use packhouse_layout::golden::SplitMix64;
 use packhouse_layout::{Admitted, Layout, judge, pack_scalar, unpack_scalar};
 use packhouse_pack::{IsaLevel, KERNELS, Kernel, Packers};
+use proptest::prelude::*;
 use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 
@@ -75,11 +76,16 @@ fn sources(admitted: &Admitted) -> [Vec<u8>; 2] {
 
 /// Runs `work` on targets poisoned with two bytes, at several offsets, and compares every byte.
 fn assert_writes_all(expected: &[u8], name: &str, work: impl Fn(&mut [u8])) {
+    assert_margins(expected, expected.len(), name, work);
+}
+
+/// The same with a target of `given` bytes: what lies after the expected ones is beside it.
+fn assert_margins(expected: &[u8], given: usize, name: &str, work: impl Fn(&mut [u8])) {
     for (poison, offset) in [(0x00, 0), (0xff, 0), (0xa5, 1), (0x5a, 16)] {
         let mut buffer = vec![poison; expected.len() + 2 * MARGIN];
         let start = buffer.as_ptr().align_offset(64) + 64 + offset;
         let end = start + expected.len();
-        work(&mut buffer[start..end]);
+        work(&mut buffer[start..start + given]);
         let differs = buffer[start..end]
             .iter()
             .zip(expected)
@@ -153,6 +159,58 @@ fn every_kernel_makes_the_judges_bytes_on_every_edge() {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn any_matrix_from_any_address_on_any_threads(
+        layout in prop::sample::select(vec![
+            Layout::Q4_0Xe2DpasV2,
+            Layout::Q4_0JointN,
+            Layout::Q4_0Reordered,
+        ]),
+        blocks in 1u64..24,
+        rows in 1u64..200,
+        seed in any::<u64>(),
+        thread_count in 1usize..9,
+    ) {
+        let rows = match layout {
+            Layout::Q4_0Xe2DpasV2 => rows.next_multiple_of(16),
+            Layout::GgmlCpuRepack
+            | Layout::Identity
+            | Layout::Q4_0JointN
+            | Layout::Q4_0Reordered => rows,
+        };
+        let admitted = admit(layout, "Q4_0", &[blocks * 32, rows], &[]);
+        let mut source = vec![0; length(admitted.source_bytes())];
+        SplitMix64::new(seed).fill(&mut source);
+        let payload = judged(&admitted, &source);
+        for packers in levels() {
+            let kernel = packers.kernel(&admitted).expect("because it has a judge");
+            compare(&kernel, &source, &payload, thread_count);
+        }
+    }
+}
+
+#[test]
+#[should_panic(expected = "first wrong byte")]
+fn a_kernel_that_leaves_a_byte_as_it_was_would_be_noticed() {
+    assert_writes_all(&[7; 40], "canary", |target| {
+        for (index, byte) in target.iter_mut().enumerate() {
+            if index != 39 {
+                *byte = 7;
+            }
+        }
+    });
+}
+
+#[test]
+#[should_panic(expected = "a byte beside the target")]
+fn a_kernel_that_writes_beside_its_target_would_be_noticed() {
+    // No safe code reaches beside a slice, so the expected bytes are one fewer than the slice has.
+    assert_margins(&[7; 39], 40, "canary", |target| target.fill(7));
+}
+
 /// Large enough to be written past the caches where the target's alignment allows it, and to have
 /// more K blocks and tiles than are done side by side.
 #[test]
@@ -160,6 +218,7 @@ fn payloads_larger_than_the_caches_have_the_same_bytes() {
     for (layout, dims) in [
         (Layout::Q4_0Xe2DpasV2, [1056, 2064]),
         (Layout::Q4_0JointN, [1056, 2063]),
+        (Layout::Q4_0JointN, [1056, 2112]),
         (Layout::Q4_0Reordered, [1056, 2063]),
     ] {
         let admitted = admit(layout, "Q4_0", &dims, &[]);

@@ -6,7 +6,9 @@
 
 use crate::Avx512;
 use crate::x86_64::q4_0::SCALE_BYTES;
-use crate::x86_64::q4_0_joint_n::{PackCall, QUANTS_AT, TILE_ROWS, UnpackCall};
+use crate::x86_64::q4_0_joint_n::{
+    GROUP_BYTES, GroupRoom, PackCall, QUANTS_AT, TILE_BYTES, TILE_ROWS, UnpackCall,
+};
 use crate::x86_64::tiles::{gather_scales, scatter_scales};
 use packhouse_layout::Admitted;
 use std::arch::x86_64::*;
@@ -30,21 +32,45 @@ pub(crate) fn pack(
 /// The CPU has the features; source and target have the lengths of the call.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
 unsafe fn pack_blocks(call: &PackCall, source: *const u8, target: *mut u8) {
-    let row_bytes = call.tiles.matrix.row_bytes;
     let blocks = call.blocks.clone();
+    let row_bytes = call.tiles.matrix.row_bytes;
     let tile = |rows: *const u8, [target, _]: [*mut u8; 2]| {
-        // SAFETY: the walk gives places of whole tiles.
+        // SAFETY: the walks give places of whole tiles.
         unsafe {
             gather_scales::<TILE_ROWS>(rows, row_bytes, target);
             pack_tile(rows, row_bytes, target.add(QUANTS_AT));
         }
     };
-    // SAFETY: the caller's lengths are those of the call's tiles and blocks.
+    let targets = [target; 2];
+    let Some(groups) = &call.streamed else {
+        // SAFETY: the caller's lengths are those of the call's tiles and blocks.
+        return unsafe {
+            call.tiles
+                .pack(blocks, call.whole, source, targets, false, tile);
+        };
+    };
+    let mut room = GroupRoom([0; GROUP_BYTES]);
+    let room = room.0.as_mut_ptr();
+    let group = |rows: *const u8, [target, _]: [*mut u8; 2]| {
+        // SAFETY: the walk gives places of whole groups, which are as long as the room and, like
+        // it, aligned to lines: the call's target is, and so is a group's length.
+        unsafe {
+            for index in 0..GROUP_BYTES / TILE_BYTES {
+                let rows = rows.add(index * TILE_ROWS * row_bytes);
+                tile(rows, [room.add(index * TILE_BYTES); 2]);
+            }
+            for offset in (0..GROUP_BYTES).step_by(64) {
+                let packed = _mm512_load_si512(room.add(offset).cast());
+                _mm512_stream_si512(target.add(offset).cast(), packed);
+            }
+        }
+    };
+    // SAFETY: the caller's lengths are those of the call's groups and blocks.
     unsafe {
-        let targets = [target; 2];
-        call.tiles
-            .pack(blocks, call.whole, source, targets, false, tile);
+        groups.pack(blocks, groups.tile_count, source, targets, true, group);
     }
+    // Streamed stores are ordered before whatever tells other threads of the payload.
+    _mm_sfence();
 }
 
 /// Gives the rows of tiles `groups` back.
