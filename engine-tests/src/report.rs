@@ -17,8 +17,12 @@ pub struct Count {
 /// One load as its report tells it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Load {
-    /// Served from the store.
+    /// Served from the store or a stage.
     pub mapped: Count,
+    /// Of these, from a stage.
+    pub staged: Count,
+    /// Why stages were not used, by reason.
+    pub stage_refused: BTreeMap<String, u64>,
     /// Packed by the engine.
     pub packed: Count,
     /// Why stored packs were not used, by reason.
@@ -103,6 +107,12 @@ fn parse(value: &Value) -> Option<Load> {
     let refused = tally["refused"].as_object()?;
     Some(Load {
         mapped: count(&tally["mapped"])?,
+        staged: count(&tally["staged"])?,
+        stage_refused: tally["stage_refused"]
+            .as_object()?
+            .iter()
+            .map(|(reason, number)| Some((reason.clone(), number.as_u64()?)))
+            .collect::<Option<_>>()?,
         packed: count(&tally["packed"])?,
         refused: refused
             .iter()
@@ -123,7 +133,8 @@ mod tests {
 
     #[test]
     fn reads_a_report() {
-        let text = r#"{"tally":{"mapped":{"tensors":2,"bytes":64},"packed":{"tensors":1,"bytes":32},
+        let text = r#"{"tally":{"mapped":{"tensors":2,"bytes":64},
+            "staged":{"tensors":1,"bytes":32},"stage_refused":{"stale":1},"packed":{"tensors":1,"bytes":32},
             "refused":{"digest":{"tensors":1,"bytes":32}},"samples":{"taken":16},
             "source_bytes_read":9},
             "fill":{"state":"running"}}"#;
@@ -132,6 +143,7 @@ mod tests {
             (load.tensors(), load.refused_tensors(), load.samples),
             (3, 1, 16)
         );
+        assert_eq!((load.staged.tensors, load.stage_refused["stale"]), (1, 1));
         assert_eq!(load.fill, "running");
     }
 

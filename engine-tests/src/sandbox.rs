@@ -20,6 +20,8 @@ pub enum Mode {
 #[derive(Debug)]
 pub struct Sandbox {
     root: TempDir,
+    /// In RAM, where stages are.
+    stage: TempDir,
     runs: Cell<usize>,
 }
 
@@ -43,8 +45,15 @@ impl Sandbox {
         for name in ["home", "cache", "state", "reports", "logs"] {
             fs::create_dir(root.path().join(name)).expect("the sandbox is writable");
         }
+        let mut in_ram = tempfile::Builder::new();
+        let in_ram = in_ram
+            .prefix("packhouse-tests-")
+            .permissions(fs::Permissions::from_mode(0o700));
+        let stage = in_ram.tempdir_in("/dev/shm");
+        let stage = stage.or_else(|_| in_ram.tempdir());
         Self {
             root,
+            stage: stage.expect("some temporary folder is writable"),
             runs: Cell::new(0),
         }
     }
@@ -57,6 +66,11 @@ impl Sandbox {
     /// Where its store lies; the store makes the folder itself.
     pub fn store(&self) -> PathBuf {
         self.path().join("store")
+    }
+
+    /// Its folder of stages; nothing is staged there at first.
+    pub fn stage(&self) -> &Path {
+        self.stage.path()
     }
 
     /// A copy of `model` that the test may change.
@@ -100,7 +114,7 @@ impl Sandbox {
             .env("XDG_CACHE_HOME", self.path().join("cache"))
             .env("XDG_STATE_HOME", self.path().join("state"))
             .env("PACKHOUSE_STORE", self.store())
-            .env("PACKHOUSE_STAGE", self.path().join("stage"))
+            .env("PACKHOUSE_STAGE", self.stage())
             // Spinning threads starve whoever shares the cores, the fill most of all.
             .env("OMP_WAIT_POLICY", "passive");
     }

@@ -1,4 +1,4 @@
-//! `stage [--objects N] [--bytes N] [--rounds N] [--binary PATH] [--out DIR]`: what a hot `stage`, a
+//! `stage [--objects N] [--bytes N] [--rounds N] [--binary PATH] [--out DIR]`: the cost of a hot
 //! shallow `stage-validate` and a shallow `verify` cost, inside and as processes; and a cold stage.
 //!
 //! The store is in the temporary folder and the stage in `/dev/shm`, where stages are. Objects are

@@ -131,11 +131,7 @@ pub fn collect(
             continue;
         };
         let bytes = copied_bytes(root, *name);
-        let removed = if dry_run {
-            Ok(())
-        } else {
-            remove(root, *name)
-        };
+        let removed = if dry_run { Ok(()) } else { remove(root, *name) };
         match removed {
             Ok(()) => group.add(bytes),
             Err(error) => collected.failures.push(error.to_string()),

@@ -16,6 +16,7 @@ mod options;
 mod places;
 mod prepared;
 mod replaced;
+mod staged;
 mod synthetic;
 mod template;
 mod twins;

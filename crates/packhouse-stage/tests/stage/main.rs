@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod crash;
+mod docs;
 mod fixture;
 mod life;
 mod processes;
