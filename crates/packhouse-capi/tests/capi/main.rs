@@ -3,6 +3,7 @@
 
 mod calls;
 mod header;
+mod misuse;
 mod programs;
 mod refusals;
 mod render;

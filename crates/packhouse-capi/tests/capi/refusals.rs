@@ -1,5 +1,6 @@
 //! Each status that the library can give, provoked through C, with what its text must name.
 
+use crate::misuse;
 use crate::world::{
     World, edit, object_path, probe_at, program, publish_object, publish_record, publish_set, run,
     set_mode, stage, strange_fingerprint, words,
@@ -13,17 +14,17 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 const SAMPLE: (u32, u32) = (1, 0);
-const RECEIPT: (u32, u32) = (2, 0);
+pub(crate) const RECEIPT: (u32, u32) = (2, 0);
 const DEEP: (u32, u32) = (3, 0);
 const STRICT: (u32, u32) = (2, 1);
 
 /// Statuses that were seen.
 #[derive(Default)]
-struct Seen(BTreeSet<String>);
+pub(crate) struct Seen(BTreeSet<String>);
 
 impl Seen {
     /// Finds the answer to a call among the probe's lines and what its text must have.
-    fn refused(&mut self, lines: &[String], word: &str, status: &str, parts: &[&str]) {
+    pub(crate) fn refused(&mut self, lines: &[String], word: &str, status: &str, parts: &[&str]) {
         let wanted = format!("{word} PACKHOUSE_{status} ");
         let line = lines.iter().find(|line| line.starts_with(&wanted));
         let line = line.unwrap_or_else(|| panic!("{wanted}: {lines:#?}"));
@@ -49,7 +50,7 @@ fn each_status_is_provoked_through_c_and_names_what_it_is_about() {
     strict_sets(&mut seen);
     the_host(&mut seen);
     packers(&mut seen);
-    misuse(&mut seen);
+    misuse::misuse(&mut seen);
     // A defect of ours can't be had from outside; `edge` has a test of its own.
     let known = packhouse::statuses().map(|status| status.name.to_string_lossy().into_owned());
     let known: BTreeSet<String> = known.filter(|name| name != "PACKHOUSE_BUG").collect();
@@ -391,6 +392,18 @@ fn stages(seen: &mut Seen) {
     );
     let parts = ["slot 0 (\"gate\")", "the store is used"];
     seen.refused(&lines, "last", "STAGE_REFUSED", &parts);
+    let strict = world.probe(
+        STRICT,
+        &["open", "at", "0", "map", "at", "1", "map", "last"],
+    );
+    assert_eq!(
+        strict
+            .iter()
+            .filter(|line| *line == "map PACKHOUSE_OK ")
+            .count(),
+        2
+    );
+    seen.refused(&strict, "last", "STAGE_REFUSED", &parts);
     // A stage that is damaged as a whole, and a folder that others can reach.
     edit(&folder.join("manifest.json"), |bytes| bytes[9] ^= 1);
     let lines = world.probe(RECEIPT, map);
@@ -566,111 +579,6 @@ fn packers(seen: &mut Seen) {
         &["ggml-cpu-repack", "1", "8", "64,32", "-", "-", "-"],
         "OTHER_PACKER",
         &engine,
-    );
-}
-
-const NULL: &str = "NULL_POINTER";
-const SIZE: &str = "STRUCT_SIZE";
-const FIELD: &str = "UNKNOWN_FIELD";
-/// What `tests/c/misuse.c` does wrong, and what it is told.
-const MISUSES: &[(&str, &str, &str)] = &[
-    ("null-options", NULL, "packhouse_open_options is NULL"),
-    ("null-set-place", NULL, "argument set is NULL"),
-    ("null-store", NULL, "options.store"),
-    ("null-state", NULL, "options.state"),
-    ("null-set", NULL, "argument set"),
-    ("null-entry", NULL, "packhouse_entry"),
-    ("null-contract", NULL, "packhouse_contract"),
-    ("null-tensor", NULL, "argument tensor"),
-    ("null-layout", NULL, "contract.layout"),
-    ("null-parameters", NULL, "contract.parameters"),
-    ("null-map-entry", NULL, "packhouse_entry"),
-    ("null-mapping-place", NULL, "argument mapping"),
-    ("null-mapping", NULL, "argument mapping"),
-    ("null-live", NULL, "argument live"),
-    ("null-last", NULL, ""),
-    ("null-fingerprint", NULL, "argument fingerprint"),
-    ("null-source", NULL, "argument source"),
-    (
-        "small-options",
-        SIZE,
-        "packhouse_open_options.struct_size is 8, this library knows 48",
-    ),
-    ("small-entry", SIZE, "packhouse_entry.struct_size is 0"),
-    ("small-refusal", SIZE, ""),
-    ("later-options", "OK", ""),
-    ("later-field", FIELD, "at byte 48"),
-    ("later-counters", "OK", ""),
-    (
-        "reserved",
-        FIELD,
-        "packhouse_open_options has a field set at byte 12",
-    ),
-    (
-        "flags",
-        FIELD,
-        "packhouse_open_options has a field set at byte 8",
-    ),
-    ("contract-reserved", FIELD, "packhouse_contract"),
-    ("sample-reserved", FIELD, "packhouse_sample_options"),
-    ("trust", "VALUE", "options.trust is 9"),
-    ("text", "TEXT", "options.set is not UTF-8 at byte 0"),
-    ("tensor-text", "TEXT", "tensor is not UTF-8 at byte 1"),
-    (
-        "dim-count",
-        "VALUE",
-        "contract.dim_count is 9, expected 0 to 8",
-    ),
-    (
-        "parameter-count",
-        "VALUE",
-        "contract.parameter_count is 18446744073709551615",
-    ),
-    (
-        "parameter-twice",
-        "VALUE",
-        "contract.parameters is 1, expected each name once",
-    ),
-    (
-        "entry-index",
-        "INDEX",
-        "index 1000 is past the end: there are 8",
-    ),
-    ("refused-index", "INDEX", "index 1000"),
-    (
-        "layout-index",
-        "INDEX",
-        "index 1000 is past the end: there are 5",
-    ),
-    ("parameter-index", "INDEX", "index 1000"),
-    (
-        "short-source",
-        "BUFFER",
-        "source has 127 bytes, expected 128",
-    ),
-    (
-        "long-payload",
-        "BUFFER",
-        "payload has 129 bytes, expected 128",
-    ),
-    ("overlap", "OVERLAP", "overlap"),
-    ("beside", "OK", ""),
-    ("unpack-overlap", "OVERLAP", "overlap"),
-    ("no-refusal", "BUFFER", ""),
-];
-
-/// Each call that breaks the rules has its status and changes nothing.
-fn misuse(seen: &mut Seen) {
-    let world = World::new();
-    let lines = world.probe(RECEIPT, &["open", "misuse"]);
-    for &(name, status, part) in MISUSES {
-        seen.refused(&lines, &format!("misuse {name}"), status, &[part]);
-    }
-    let extra = lines.iter().filter(|line| line.starts_with("misuse "));
-    assert_eq!(extra.count(), MISUSES.len() + 1, "{lines:#?}");
-    assert!(
-        lines.contains(&"misuse place-is-null yes".to_owned()),
-        "{lines:#?}"
     );
 }
 

@@ -2,6 +2,7 @@
 //! payload, compare samples of it with live weights.
 //!
 //! - `open`: from options to a set, the stage first, then the store; `reader`: the open set;
+//!   `entry`: one tensor of it and its payload in memory;
 //! - `contract`: what an engine expects of a pack; `refusal`: each reason against using one;
 //!   `code`: their stable numbers; `counters`: every one of them counted;
 //! - `sample`: groups packed again; `packing`: the packers behind it, for engines to fall back on.
@@ -20,6 +21,7 @@
 mod code;
 mod contract;
 mod counters;
+mod entry;
 mod open;
 mod packing;
 mod reader;
@@ -29,8 +31,9 @@ mod sample;
 pub use code::Code;
 pub use contract::{Contract, ContractMismatch};
 pub use counters::{Counters, RefusalCount};
+pub use entry::{Entry, Held, Mapper, Mapping};
 pub use open::{OpenOptions, SetName};
 pub use packing::Packing;
-pub use reader::{Entry, Held, Mapper, Mapping, SetReader};
+pub use reader::SetReader;
 pub use refusal::{Refusal, SlotName};
 pub use sample::{Difference, SampleChoice, SampleReport};

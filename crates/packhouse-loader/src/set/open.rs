@@ -1,6 +1,7 @@
 //! From options to a set: which store, which set.
 
-use crate::set::reader::{Mapper, SetReader};
+use crate::set::entry::Mapper;
+use crate::set::reader::SetReader;
 use crate::set::refusal::Refusal;
 use crate::settings::Trust;
 use packhouse_base::digest::SetKey;

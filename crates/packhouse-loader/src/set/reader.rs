@@ -2,11 +2,11 @@
 
 use crate::set::contract::{Contract, ContractMismatch};
 use crate::set::counters::{Counters, Tally};
+use crate::set::entry::{Entry, Held, Mapper, Mapping, fits_its_layout};
 use crate::set::open::OpenOptions;
-use crate::set::packing::{Asked, admit};
 use crate::set::refusal::{Refusal, SlotName};
 use crate::settings::Trust;
-use packhouse_base::digest::{ObjectDigest, PackKey, SetKey};
+use packhouse_base::digest::{PackKey, SetKey};
 use packhouse_pack::Packers;
 use packhouse_stage::StagedSet;
 use packhouse_store::manifest::{ManifestEntry, SetManifest};
@@ -18,12 +18,6 @@ use packhouse_sys::stat::{FsTrust, StatIdentity};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
-
-/// Maps what is verified. The crate that may hold unsafe code says how.
-pub trait Mapper: Send + Sync {
-    /// Maps a verified object of a local file system, whole and read-only. Errors as mmap does.
-    fn map(&self, object: &VerifiedObject) -> io::Result<ReadMap>;
-}
 
 /// An open set.
 pub struct SetReader {
@@ -40,34 +34,6 @@ pub struct SetReader {
     pub(crate) packers: Packers,
     tally: Mutex<Tally>,
     refusals: Mutex<Refusals>,
-}
-
-/// One tensor of an open set whose record was read, and proved to be the one that the set names.
-#[derive(Clone, Debug)]
-pub struct Entry {
-    pub(crate) index: usize,
-    set: SetKey,
-    slot: u64,
-    tensor: String,
-    record: Arc<PackRecord>,
-}
-
-/// A payload in memory. It stays while anybody holds it, whether or not the set is still open.
-#[derive(Debug)]
-pub struct Mapping {
-    bytes: ReadMap,
-    object: ObjectDigest,
-    how: HowVerified,
-    held: Held,
-}
-
-/// What holds a payload's bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Held {
-    /// The object's own pages, shared with every process that maps it.
-    Mapped,
-    /// Private memory, hashed while it was read: the file system is not one that is mapped.
-    Copied,
 }
 
 #[derive(Default)]
@@ -413,10 +379,14 @@ impl SetReader {
         })
     }
 
-    /// Proves every payload of a strict set, or all but the bytes where samples are to prove those.
+    /// Proves every payload of a strict set, the stage's copy where there is a good one; all but the
+    /// bytes where samples are to prove those.
     pub(crate) fn prove_all(&self) -> Result<(), Refusal> {
         for index in 0..self.slots.len() {
             let entry = self.read_entry(index)?;
+            if self.is_staged(&entry) {
+                continue;
+            }
             match self.trust {
                 Trust::Sample => self.unproved(&entry).map(drop)?,
                 Trust::Receipt => self.proved(&entry, ObjectTrust::Receipt).map(drop)?,
@@ -476,80 +446,6 @@ impl SetReader {
         lock(&self.tally).refuse(refusal.code(), tensor);
         lock(&self.refusals).last = Some(refusal);
     }
-}
-
-impl Entry {
-    /// Its slot.
-    pub fn slot(&self) -> u64 {
-        self.slot
-    }
-
-    /// Its tensor's name.
-    pub fn tensor(&self) -> &str {
-        &self.tensor
-    }
-
-    /// Its place in the set's manifest.
-    pub fn index(&self) -> usize {
-        self.index
-    }
-
-    /// The pack's record.
-    pub fn record(&self) -> &PackRecord {
-        &self.record
-    }
-
-    pub(crate) fn name(&self) -> SlotName {
-        SlotName {
-            slot: self.slot,
-            tensor: self.tensor.clone(),
-        }
-    }
-}
-
-impl Mapping {
-    /// The object whose bytes these are.
-    pub fn object(&self) -> ObjectDigest {
-        self.object
-    }
-
-    /// How the bytes were proved.
-    pub fn how(&self) -> HowVerified {
-        self.how
-    }
-
-    /// What holds them.
-    pub fn held(&self) -> Held {
-        self.held
-    }
-}
-
-impl std::ops::Deref for Mapping {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        &self.bytes
-    }
-}
-
-/// Whether the payload is as long as its layout says, where the layout is known here: a kernel
-/// reads that far.
-fn fits_its_layout(record: &PackRecord, name: impl Fn() -> SlotName) -> Result<(), Refusal> {
-    let admitted = match admit(&name().to_string(), &Asked::by(&record.identity)) {
-        Ok(admitted) => admitted,
-        // An engine may know a layout that this library does not pack.
-        Err(Refusal::LayoutUnknown { .. }) => return Ok(()),
-        Err(refusal) => return Err(refusal),
-    };
-    if admitted.payload_bytes() == record.length {
-        return Ok(());
-    }
-    Err(Refusal::PackLength {
-        name: name(),
-        layout: admitted.layout().id(),
-        expected: admitted.payload_bytes(),
-        actual: record.length,
-    })
 }
 
 /// Locks a mutex whose content no panic can leave half-changed.

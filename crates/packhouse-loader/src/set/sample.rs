@@ -2,8 +2,9 @@
 //! with the payload.
 
 use crate::hit::{sample_count, spread_groups};
+use crate::set::entry::{Entry, Mapping};
 use crate::set::packing::{Asked, Packing, admit};
-use crate::set::reader::{Entry, Mapping, SetReader};
+use crate::set::reader::SetReader;
 use crate::set::refusal::Refusal;
 use crate::settings::Trust;
 use packhouse_base::digest::ObjectDigest;
