@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The plug-in's host tests with everything instrumented by AddressSanitizer: the plug-in, the mock
-# ggml and the host program. Canaries are among them: a read of freed memory in the host, one of the
+# Where pointers are raw, with everything instrumented by AddressSanitizer: the kernels that pack and
+# hash, then the plug-in, the mock ggml and the host program. Canaries are among them: a read of freed memory in the host, one of the
 # host's freed memory from inside the plug-in, and a leak must all be reported.
 #   scripts/asan.sh [WORD...]     words for the test runner, as in `scripts/asan.sh entries`
 # Needs gcc with its libasan. Builds into target/asan. One to three minutes on two cores.
@@ -10,6 +10,11 @@ cd "$(dirname "$0")/.."
 target=x86_64-unknown-linux-gnu
 [ "$(uname -m)" = x86_64 ] || target=$(uname -m)-unknown-linux-gnu
 export CARGO_TERM_COLOR=never
+
+# Targets and sources of the kernels' tests lie against the ends of their allocations.
+RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address \
+  cargo test --locked --quiet -p packhouse-hash -p packhouse-pack --target "$target" \
+  --target-dir target/asan
 
 # The pinned compiler has the sanitizer behind a switch for its own developers. rustc links the
 # sanitizer's runtime into programs only, so the plug-in uses that of the host program, which is

@@ -19,7 +19,7 @@ nextest_version=0.9.151
 bans=(clippy::disallowed_methods clippy::disallowed_types clippy::disallowed_macros
   clippy::unwrap_used)
 
-all=(tools fmt clippy clippy-tests ban-canary tidy build unit-tests doc-tests asan fuzz engine
+all=(tools fmt clippy clippy-tests ban-canary tidy build unit-tests doc-tests asan capi fuzz engine
   release engine-tests)
 
 stage_tools() {
@@ -92,6 +92,8 @@ stage_unit_tests() { nextest; }
 stage_doc_tests() { cargo test --locked --quiet --doc; }
 
 stage_asan() { bash scripts/asan.sh; }
+
+stage_capi() { bash scripts/capi.sh; }
 
 stage_fuzz() { sh fuzz/run.sh 60; }
 
