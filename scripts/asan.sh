@@ -11,7 +11,7 @@ target=x86_64-unknown-linux-gnu
 [ "$(uname -m)" = x86_64 ] || target=$(uname -m)-unknown-linux-gnu
 export CARGO_TERM_COLOR=never
 
-# Targets and sources of the kernels' tests lie against the ends of their allocations.
+# A read past a source's end shows here; writes beside a target show in the tests themselves.
 RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address \
   cargo test --locked --quiet -p packhouse-hash -p packhouse-pack --target "$target" \
   --target-dir target/asan
