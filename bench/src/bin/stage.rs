@@ -1,5 +1,6 @@
-//! `stage [--objects N] [--bytes N] [--rounds N] [--binary PATH] [--out DIR]`: the cost of a hot
-//! shallow `stage-validate` and a shallow `verify` cost, inside and as processes; and a cold stage.
+//! `stage [--objects N] [--bytes N] [--rounds N] [--only WORD] [--binary PATH] [--out DIR]`: what a
+//! hot `stage`, a shallow `stage-validate` and a shallow `verify` cost, inside and as processes; and
+//! a cold stage.
 //!
 //! The store is in the temporary folder and the stage in `/dev/shm`, where stages are. Objects are
 //! small: what is timed asks for stats, and hashes none of them.
@@ -37,6 +38,8 @@ struct Arguments {
     objects: u64,
     bytes: usize,
     rounds: usize,
+    /// Times only the legs whose name begins so.
+    only: String,
     binary: Option<PathBuf>,
     out: Option<PathBuf>,
 }
@@ -197,6 +200,9 @@ fn repeat(
     arguments: &Arguments,
     work: impl Fn() -> Result<(), Failed>,
 ) -> Result<(String, Vec<u64>), Failed> {
+    if !name.starts_with(&arguments.only) {
+        return Ok((name.to_owned(), Vec::new()));
+    }
     work()?;
     let rounds = (0..arguments.rounds).map(|_| timed(&work));
     Ok((name.to_owned(), rounds.collect::<Result<_, _>>()?))
@@ -207,7 +213,7 @@ fn print(rows: &[(String, Vec<u64>)]) {
         "{:<32}{:>12}{:>12}{:>12}",
         "", "median ms", "least ms", "most ms"
     );
-    for (name, times) in rows {
+    for (name, times) in rows.iter().filter(|(_, times)| !times.is_empty()) {
         let ms = |ns: f64| ns / 1e6;
         let values: Vec<f64> = times.iter().map(|ns| *ns as f64).collect();
         let least = values.iter().copied().fold(f64::INFINITY, f64::min);
@@ -247,6 +253,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, Failed> {
         objects: 187,
         bytes: 64 << 10,
         rounds: 50,
+        only: String::new(),
         binary: None,
         out: None,
     };
@@ -258,6 +265,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, Failed> {
             "--objects" => arguments.objects = value.parse()?,
             "--bytes" => arguments.bytes = value.parse::<usize>()?.max(8),
             "--rounds" => arguments.rounds = value.parse::<usize>()?.max(1),
+            "--only" => arguments.only = value,
             "--binary" => arguments.binary = Some(value.into()),
             "--out" => arguments.out = Some(value.into()),
             other => return Err(format!("unknown word {other}").into()),

@@ -10,14 +10,15 @@
 
 use crate::room::Reservation;
 use packhouse_base::Blame;
-use packhouse_base::digest::{Digest, Hasher, ObjectDigest};
-use packhouse_store::object::{ObjectRefusal, ObjectTrust};
+use packhouse_base::digest::{Digest, ObjectDigest};
+use packhouse_store::hash_many::{Hashable, LANES_MAX, hash_many};
+use packhouse_store::object::{ObjectRefusal, ObjectTrust, UnverifiedObject};
 use packhouse_store::root::Store;
-use packhouse_sys::fs::{Dir, File, FsError};
+use packhouse_sys::fs::{Dir, File, FsError, FsErrorKind, Operation};
 use packhouse_sys::stat::{StatIdentity, Volume};
 use std::num::NonZeroUsize;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Why a set could not be copied.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -34,11 +35,8 @@ pub enum CopyError {
         actual: Digest,
     },
     /// The caller cancelled.
-    #[error("cancelled after {copied_bytes} bytes")]
-    Cancelled {
-        /// Bytes copied by then.
-        copied_bytes: u64,
-    },
+    #[error("cancelled")]
+    Cancelled,
     /// The copy could not be written.
     #[error(transparent)]
     Fs(#[from] FsError),
@@ -54,6 +52,37 @@ pub(crate) struct Copier<'a> {
     pub(crate) cancel: &'a (dyn Fn() -> bool + Sync),
 }
 
+/// One object on its way.
+struct Copy<'c> {
+    object: ObjectDigest,
+    length: u64,
+    source: UnverifiedObject,
+    target: File,
+    cancel: &'c (dyn Fn() -> bool + Sync),
+    stop: &'c AtomicBool,
+}
+
+impl Hashable for Copy<'_> {
+    fn file(&self) -> &File {
+        self.source.file()
+    }
+
+    fn length(&self) -> u64 {
+        self.length
+    }
+
+    fn take(&self, offset: u64, piece: &[u8]) -> Result<(), FsError> {
+        if self.stop.load(Ordering::Relaxed) || (self.cancel)() {
+            return Err(FsError {
+                operation: Operation::Write,
+                path: self.target.path().to_owned(),
+                kind: FsErrorKind::Stopped,
+            });
+        }
+        self.target.write_all_at(offset, piece)
+    }
+}
+
 /// Objects by falling length, so that the last ones to end are small.
 pub(crate) fn largest_first(mut objects: Vec<(ObjectDigest, u64)>) -> Vec<(ObjectDigest, u64)> {
     objects.sort_unstable_by_key(|(object, length)| (std::cmp::Reverse(*length), *object));
@@ -61,34 +90,42 @@ pub(crate) fn largest_first(mut objects: Vec<(ObjectDigest, u64)>) -> Vec<(Objec
 }
 
 impl Copier<'_> {
-    /// Copies all objects, `threads` at a time, and answers their copies' identities in any order.
-    /// The first error ends the others at their next chunk.
+    /// Copies all objects over `threads` cores, many side by side on each, and answers their
+    /// copies' identities in any order. The first error ends the others at their next piece.
     pub(crate) fn copy_all(
         &self,
         objects: &[(ObjectDigest, u64)],
         threads: NonZeroUsize,
     ) -> Result<Vec<(ObjectDigest, StatIdentity)>, CopyError> {
-        let next = AtomicUsize::new(0);
+        let lanes = objects.len().div_ceil(threads.get()).clamp(1, LANES_MAX);
+        let queue = Mutex::new(objects.iter());
         let stop = AtomicBool::new(false);
         let results = Mutex::new((Vec::with_capacity(objects.len()), None));
+        let fail = |error: CopyError| {
+            stop.store(true, Ordering::Relaxed);
+            lock(&results).1.get_or_insert(error);
+        };
         let work = || {
-            let mut buffer = vec![0; CHUNK_BYTES];
-            while let Some((object, length)) = objects.get(next.fetch_add(1, Ordering::Relaxed)) {
-                let copied = self.copy_one(object, *length, &stop, &mut buffer);
-                let mut results = results.lock().unwrap_or_else(PoisonError::into_inner);
-                match copied {
-                    Ok(identity) => results.0.push((*object, identity)),
-                    Err(error) => {
-                        stop.store(true, Ordering::Relaxed);
-                        results.1.get_or_insert(error);
-                        return;
-                    }
+            let next = || {
+                let (object, length) = match stop.load(Ordering::Relaxed) {
+                    true => return None,
+                    false => lock(&queue).next()?,
+                };
+                self.open(object, *length, &stop).map_err(&fail).ok()
+            };
+            let done = |copy: Copy<'_>, actual: Result<Digest, FsError>| {
+                let object = copy.object;
+                match self.finish(&copy, actual) {
+                    Ok(identity) => lock(&results).0.push((object, identity)),
+                    Err(error) => fail(error),
                 }
-            }
+            };
+            hash_many(lanes, next, done, self.copied);
         };
         std::thread::scope(|scope| {
             for _ in 1..threads.get().min(objects.len()) {
-                scope.spawn(work);
+                // A thread that is not to be had leaves its work to the others.
+                let _ = std::thread::Builder::new().spawn_scoped(scope, work);
             }
             work();
         });
@@ -99,57 +136,46 @@ impl Copier<'_> {
         }
     }
 
-    fn copy_one(
-        &self,
+    fn open<'c>(
+        &'c self,
         object: &ObjectDigest,
         length: u64,
-        stop: &AtomicBool,
-        buffer: &mut [u8],
-    ) -> Result<StatIdentity, CopyError> {
+        stop: &'c AtomicBool,
+    ) -> Result<Copy<'c>, CopyError> {
         let source = self
             .store
             .object_for_sample(object, length)
             .map_err(|refusal| CopyError::Source(Box::new(refusal)))?;
-        let target = self.objects.create_new(object.to_string(), 0o600)?;
-        let actual = self.copy_bytes(source.file(), &target, (stop, length), buffer)?;
-        if actual != object.0 {
-            return Err(self.blame_source(object, length, actual));
-        }
-        target.set_mode(COPY_MODE)?;
-        target.sync()?;
-        self.room.written(rounded(length));
-        let (_, identity) = target.identity_on(self.volume)?;
-        Ok(identity)
+        Ok(Copy {
+            object: *object,
+            length,
+            source,
+            target: self.objects.create_new(object.to_string(), 0o600)?,
+            cancel: self.cancel,
+            stop,
+        })
     }
 
-    fn copy_bytes(
+    /// Ends a copy whose bytes are all written, or failed to be.
+    fn finish(
         &self,
-        source: &File,
-        target: &File,
-        (stop, length): (&AtomicBool, u64),
-        buffer: &mut [u8],
-    ) -> Result<Digest, CopyError> {
-        let mut hasher = Hasher::default();
-        let mut offset = 0;
-        while offset < length {
-            if stop.load(Ordering::Relaxed) || (self.cancel)() {
-                return Err(CopyError::Cancelled {
-                    copied_bytes: offset,
-                });
+        copy: &Copy<'_>,
+        actual: Result<Digest, FsError>,
+    ) -> Result<StatIdentity, CopyError> {
+        let actual = match actual {
+            Err(error) if error.kind == FsErrorKind::Stopped && (self.cancel)() => {
+                return Err(CopyError::Cancelled);
             }
-            let left = usize::try_from(length - offset).unwrap_or(buffer.len());
-            let wanted = left.min(buffer.len());
-            let filled = source.read_full_at(offset, &mut buffer[..wanted])?;
-            let chunk = &buffer[..filled];
-            if filled == 0 {
-                break;
-            }
-            hasher.update(chunk);
-            target.write_all_at(offset, chunk)?;
-            (self.copied)(filled as u64);
-            offset += filled as u64;
+            other => other?,
+        };
+        if actual != copy.object.0 {
+            return Err(self.blame_source(&copy.object, copy.length, actual));
         }
-        Ok(hasher.finish())
+        copy.target.set_mode(COPY_MODE)?;
+        copy.target.sync()?;
+        self.room.written(rounded(copy.length));
+        let (_, identity) = copy.target.identity_on(self.volume)?;
+        Ok(identity)
     }
 
     /// The bytes were not the object's: the store finds out whether its object is damaged.
@@ -170,10 +196,14 @@ impl CopyError {
         match self {
             Self::Source(refusal) => refusal.blame(),
             Self::Unstable { .. } => Blame::Host,
-            Self::Cancelled { .. } => Blame::Caller,
+            Self::Cancelled => Blame::Caller,
             Self::Fs(error) => error.blame(),
         }
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What a file of this length takes of a file system in RAM.
@@ -187,7 +217,6 @@ pub(crate) fn rounded(length: u64) -> u64 {
 /// Permission bits of all copies.
 pub(crate) const COPY_MODE: u32 = 0o444;
 
-const CHUNK_BYTES: usize = 1 << 20;
 const PAGE_BYTES: u64 = 4096;
 /// The kernel's own memory for one file.
 const INODE_BYTES: u64 = 1024;

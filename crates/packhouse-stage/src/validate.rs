@@ -8,11 +8,13 @@
 use crate::root::StageRoot;
 use crate::staged::{self, StageMiss, StagedRefusal, StagedSet};
 use packhouse_base::digest::{ObjectDigest, SetKey};
+use packhouse_store::deep::hash_now;
+use packhouse_store::hash_many::LANES_MAX;
 use packhouse_store::manifest::ManifestEntry;
+use packhouse_store::object::{ObjectRefusal, VerifiedObject};
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub use packhouse_store::verify::Depth;
 
@@ -56,7 +58,7 @@ impl StageValidation {
     }
 }
 
-/// Validates the newest stage of a set. `progress` is told the bytes of each copy as it is hashed.
+/// Validates the newest stage of a set. `progress` is told bytes as they are hashed.
 pub fn validate(
     root: &StageRoot,
     set: SetKey,
@@ -130,24 +132,41 @@ fn hash_all(
     threads: NonZeroUsize,
     progress: &(dyn Fn(u64) + Sync),
 ) -> BTreeMap<(ObjectDigest, u64), StagedRefusal> {
-    let wanted: Vec<_> = wanted.iter().collect();
-    let next = AtomicUsize::new(0);
+    let lanes = wanted.len().div_ceil(threads.get()).clamp(1, LANES_MAX);
+    let queue = Mutex::new(wanted.iter());
     let problems = Mutex::new(BTreeMap::new());
-    std::thread::scope(|scope| {
-        for _ in 0..threads.get().min(wanted.len()) {
-            scope.spawn(|| {
-                while let Some((key, entry)) = wanted.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let hashed = staged.object_hashed(entry);
-                    progress(entry.length);
-                    if let Err(refusal) = hashed {
-                        let mut problems = problems.lock().unwrap_or_else(PoisonError::into_inner);
-                        problems.insert(**key, refusal);
-                    }
+    let put = |key: (ObjectDigest, u64), refusal: StagedRefusal| {
+        lock(&problems).insert(key, refusal);
+    };
+    let work = || {
+        let next = || {
+            loop {
+                let (key, entry) = lock(&queue).next()?;
+                match staged.object(entry) {
+                    Ok(object) => return Some((*key, object)),
+                    Err(refusal) => put(*key, refusal),
                 }
-            });
+            }
+        };
+        let done = |key, hashed: Result<VerifiedObject, ObjectRefusal>| {
+            if let Err(refusal) = hashed {
+                put(key, StagedRefusal::Bytes(Box::new(refusal)));
+            }
+        };
+        hash_now(lanes, next, done, progress);
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..threads.get().min(wanted.len()) {
+            // A thread that is not to be had leaves its work to the others.
+            let _ = std::thread::Builder::new().spawn_scoped(scope, work);
         }
+        work();
     });
     problems
         .into_inner()
         .unwrap_or_else(PoisonError::into_inner)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -4,8 +4,8 @@ use crate::hash_many::{Hashable, LANES_MAX, hash_many};
 use crate::lock_mutex;
 use crate::object::{HowVerified, ObjectRefusal, VerifiedObject};
 use crate::root::Store;
-use packhouse_base::digest::ObjectDigest;
-use packhouse_sys::fs::File;
+use packhouse_base::digest::{Digest, ObjectDigest};
+use packhouse_sys::fs::{File, FsError};
 use std::num::NonZeroUsize;
 use std::sync::Mutex;
 
@@ -61,6 +61,40 @@ impl Store {
         refusals
             .into_inner()
             .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+/// Hashes verified objects, or copies, anew: what `next` gives until it gives no more, many side by
+/// side on this core. Each is handed over as `VerifiedObject::hashed_now` would; nothing is moved.
+pub fn hash_now<K>(
+    lanes: usize,
+    mut next: impl FnMut() -> Option<(K, VerifiedObject)>,
+    mut done: impl FnMut(K, Result<VerifiedObject, ObjectRefusal>),
+    progress: &dyn Fn(u64),
+) {
+    let next = || next().map(|(key, object)| Keyed { key, object });
+    let done = |keyed: Keyed<K>, actual: Result<Digest, FsError>| {
+        let digest = keyed.object.digest();
+        let actual = actual.map_err(|error| ObjectRefusal::Fs { digest, error });
+        let hashed = actual.and_then(|actual| keyed.object.hashed_to(actual));
+        done(keyed.key, hashed);
+    };
+    hash_many(lanes, next, done, progress);
+}
+
+/// A verified object that is hashed anew.
+struct Keyed<K> {
+    key: K,
+    object: VerifiedObject,
+}
+
+impl<K> Hashable for Keyed<K> {
+    fn file(&self) -> &File {
+        self.object.file()
+    }
+
+    fn length(&self) -> u64 {
+        self.object.length()
     }
 }
 

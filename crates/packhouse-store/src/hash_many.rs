@@ -8,19 +8,24 @@ use packhouse_base::digest::{Digest, Hasher};
 use packhouse_sys::fs::{File, FsError};
 
 /// Most files that one core hashes at once: the lanes that SHA-256 has.
-pub(crate) const LANES_MAX: usize = 16;
+pub const LANES_MAX: usize = 16;
 
 /// A file to hash, with what belongs to it.
-pub(crate) trait Hashable {
+pub trait Hashable {
     /// The file.
     fn file(&self) -> &File;
     /// Bytes to hash; a file that ends early hashes to what it has.
     fn length(&self) -> u64;
+    /// Is handed each piece, from the buffer that is hashed next. An error ends this file.
+    fn take(&self, offset: u64, piece: &[u8]) -> Result<(), FsError> {
+        let _ = (offset, piece);
+        Ok(())
+    }
 }
 
 /// Hashes what `next` gives until it gives no more, up to `lanes` files at once, and hands each
 /// over with its digest. `progress` is told the bytes as they are hashed.
-pub(crate) fn hash_many<T: Hashable>(
+pub fn hash_many<T: Hashable>(
     lanes: usize,
     mut next: impl FnMut() -> Option<T>,
     mut done: impl FnMut(T, Result<Digest, FsError>),
@@ -88,8 +93,11 @@ impl<T: Hashable> Lane<T> {
             .read_full_at(self.offset, &mut piece[..wanted])
         {
             Ok(filled) => {
+                if let Err(error) = self.item.take(self.offset, &piece[..filled]) {
+                    (self.error, self.is_done) = (Some(error), true);
+                }
                 self.offset += filled as u64;
-                self.is_done = filled < wanted || filled == left;
+                self.is_done |= filled < wanted || filled == left;
                 filled
             }
             Err(error) => {
@@ -111,7 +119,7 @@ mod tests {
     use packhouse_sys::real::RealFs;
     use std::collections::BTreeMap;
 
-    struct Item(usize, File, u64);
+    struct Item(usize, File, u64, std::cell::RefCell<Vec<u8>>);
 
     impl Hashable for Item {
         fn file(&self) -> &File {
@@ -120,6 +128,13 @@ mod tests {
 
         fn length(&self) -> u64 {
             self.2
+        }
+
+        fn take(&self, offset: u64, piece: &[u8]) -> Result<(), FsError> {
+            let mut taken = self.3.borrow_mut();
+            assert_eq!(taken.len() as u64, offset);
+            taken.extend_from_slice(piece);
+            Ok(())
         }
     }
 
@@ -167,10 +182,12 @@ mod tests {
                         .expect("because it was made");
                     // Of every seventh file more is asked than it has: what it has is hashed.
                     let extra = u64::from(index % 7 == 6) * 5;
-                    Some(Item(index, file, contents[index].len() as u64 + extra))
+                    let length = contents[index].len() as u64 + extra;
+                    Some(Item(index, file, length, Vec::new().into()))
                 },
                 |item, digest| {
                     let digest = digest.expect("because files can be read");
+                    assert_eq!(*item.3.borrow(), contents[item.0]);
                     assert_eq!(digests.insert(item.0, digest), None);
                 },
                 &|bytes| told.set(told.get() + bytes),

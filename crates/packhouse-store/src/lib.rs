@@ -19,7 +19,7 @@
 #![forbid(unsafe_code)]
 
 pub mod container_record;
-mod deep;
+pub mod deep;
 pub mod doctor;
 pub mod fields;
 pub mod folders;
@@ -27,7 +27,7 @@ pub mod gc;
 mod gc_lock;
 pub mod gc_plan;
 mod gc_sweep;
-mod hash_many;
+pub mod hash_many;
 mod holders;
 mod inventory;
 pub mod ledger;

@@ -472,7 +472,12 @@ impl VerifiedObject {
     /// Hashes the bytes of an object, or of a copy, now. Errors when they are not the digest's, or
     /// when the file changes meanwhile; the file stays where it is.
     pub fn hashed_now(self) -> Result<Self, ObjectRefusal> {
-        let actual = hash(&self.file, self.length).map_err(|error| refusal(&self.digest, error))?;
+        let actual = hash(&self.file, self.length).map_err(|error| refusal(&self.digest, error));
+        self.hashed_to(actual?)
+    }
+
+    /// Takes the digest that this process just found for the bytes of the descriptor.
+    pub(crate) fn hashed_to(self, actual: Digest) -> Result<Self, ObjectRefusal> {
         self.unchanged()?;
         if actual != self.digest.0 {
             return Err(ObjectRefusal::Corrupt {

@@ -208,12 +208,9 @@ fn not_staged(set: SetKey, root: &Path, error: &StageError) -> Failure {
         StageError::Room { source, .. } => Failure::new("no room to stage the set", &key)
             .because(source)
             .hint("packhouse unstage --all"),
-        StageError::Copy(CopyError::Cancelled { copied_bytes }) => {
+        StageError::Copy(CopyError::Cancelled) => {
             Failure::new("stopped while staging the set", &key)
-                .cause(format!(
-                    "{} were copied and removed",
-                    units::bytes(*copied_bytes)
-                ))
+                .cause("what was copied is removed")
                 .hint(format!("packhouse stage {key}"))
         }
         StageError::Copy(CopyError::Source(_)) => Failure::new("cannot stage the set", &key)

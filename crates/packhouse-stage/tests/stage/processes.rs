@@ -132,7 +132,7 @@ fn a_killed_stager_leaves_no_half_stage_and_the_next_one_clears_up() {
     let folder = folder_in_ram();
     let set = publish(folder.path());
     let stage_path = folder.path().join("stage");
-    // Begin, some of the copied chunks, and the wait: 45 MiB in chunks of 1 MiB and 12 ends.
+    // Begin, and some of the copied pieces: 44 MiB in pieces of 64 KiB.
     for round in [0, 1, 7, 20, 40] {
         let mut child = start(test, folder.path(), round);
         let _output = wait_for(&mut child, "reached");
