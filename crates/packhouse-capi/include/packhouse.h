@@ -108,6 +108,8 @@ enum {
     PACKHOUSE_SET_UNTRUSTED = 107,
     /* The stage or a copy in it is not used; the store is instead. */
     PACKHOUSE_STAGE_REFUSED = 108,
+    /* The private state is not used, so that every payload is hashed. */
+    PACKHOUSE_STATE_REFUSED = 109,
     /* The set fills no such slot. */
     PACKHOUSE_NO_SLOT = 120,
     /* The set has no tensor of this name. */
@@ -192,6 +194,11 @@ typedef struct packhouse_open_options {
     const char *stage;
     /* The set: 8 to 64 digits of its key, or its folder; NULL is the only one of the store. */
     const char *set;
+    /* User ids that may own the store, beside this user's and root's; NULL when there are
+       none. */
+    const uint32_t *trusted_uids;
+    /* How many. */
+    uint64_t trusted_uid_count;
 } packhouse_open_options;
 
 /* One named layout parameter. */
@@ -438,8 +445,8 @@ uint32_t packhouse_abi_version(void);
 const char *packhouse_status_name(packhouse_status status);
 
 /* Opens a set. The stage is searched first, where one is given, then the store. Nothing below
-   the store's root is written. On success *set is the caller's: packhouse_set_release gives it
-   back. */
+   the store's root is written; receipts, and that the set was used, are noted in the state
+   folder. On success *set is the caller's: packhouse_set_release gives it back. */
 packhouse_status packhouse_set_open(
     const packhouse_open_options *options,
     packhouse_set **set,

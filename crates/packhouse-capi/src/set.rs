@@ -29,8 +29,8 @@ impl Mapper for StoreMapper {
 }
 
 /// Opens a set. The stage is searched first, where one is given, then the store. Nothing below the
-/// store's root is written. On success `*set` is the caller's: `packhouse_set_release` gives it
-/// back.
+/// store's root is written; receipts, and that the set was used, are noted in the state folder. On
+/// success `*set` is the caller's: `packhouse_set_release` gives it back.
 ///
 /// # Safety
 /// As `packhouse.h` says: pointers are NULL or lead to what their types say.
@@ -460,6 +460,8 @@ unsafe fn open_options(pointer: *const packhouse_open_options) -> Result<OpenOpt
     let stage_root = unsafe { path(given.stage) };
     Ok(OpenOptions {
         // SAFETY: as above.
+        trusted_uids: unsafe { trusted_uids(&given) }?,
+        // SAFETY: as above.
         root: needed(unsafe { path(given.store) }, "options.store")?,
         // SAFETY: as above.
         state: needed(unsafe { path(given.state) }, "options.state")?,
@@ -469,6 +471,31 @@ unsafe fn open_options(pointer: *const packhouse_open_options) -> Result<OpenOpt
         strict: given.flags & PACKHOUSE_OPEN_STRICT != 0,
     })
 }
+
+/// # Safety
+/// The pointer in the options is NULL or leads to so many numbers.
+unsafe fn trusted_uids(given: &packhouse_open_options) -> Result<Vec<u32>, Usage> {
+    let (pointer, count) = (given.trusted_uids, given.trusted_uid_count);
+    if count > TRUSTED_UIDS_MAX {
+        return Err(Usage::Value {
+            argument: "options.trusted_uid_count",
+            actual: count,
+            expected: "0 to 64",
+        });
+    }
+    if pointer.is_null() && count > 0 {
+        let argument = "options.trusted_uids";
+        return Err(Usage::NullPointer { argument });
+    }
+    let count = usize::try_from(count).expect("because it is at most 64");
+    // SAFETY: the caller's promise: so many are there.
+    Ok((0..count)
+        .map(|at| unsafe { pointer.add(at).read() })
+        .collect())
+}
+
+/// More owners than any store is shared by.
+const TRUSTED_UIDS_MAX: u64 = 64;
 
 fn needed<T>(value: Option<T>, argument: &'static str) -> Result<T, Usage> {
     value.ok_or(Usage::NullPointer { argument })
@@ -511,7 +538,7 @@ macro_rules! sized {
 }
 
 sized! {
-    packhouse_open_options up to set: *const c_char;
+    packhouse_open_options up to trusted_uid_count: u64;
     packhouse_set_info up to key: [u8; PACKHOUSE_DIGEST_BYTES];
     packhouse_view up to object: [u8; PACKHOUSE_DIGEST_BYTES];
     packhouse_counters up to sampled_groups: u64;

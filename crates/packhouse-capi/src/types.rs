@@ -39,6 +39,10 @@ pub struct packhouse_open_options {
     pub stage: *const c_char,
     /// The set: 8 to 64 digits of its key, or its folder; NULL is the only one of the store.
     pub set: *const c_char,
+    /// User ids that may own the store, beside this user's and root's; NULL when there are none.
+    pub trusted_uids: *const u32,
+    /// How many.
+    pub trusted_uid_count: u64,
 }
 
 /// One named layout parameter.

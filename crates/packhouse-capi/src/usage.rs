@@ -235,6 +235,7 @@ const fn c_name(code: Code) -> &'static CStr {
         Code::OtherPacker => c"PACKHOUSE_OTHER_PACKER",
         Code::LayoutUnknown => c"PACKHOUSE_LAYOUT_UNKNOWN",
         Code::NotAdmitted => c"PACKHOUSE_NOT_ADMITTED",
+        Code::StateRefused => c"PACKHOUSE_STATE_REFUSED",
         Code::StageRefused => c"PACKHOUSE_STAGE_REFUSED",
         Code::SetFailed => c"PACKHOUSE_SET_FAILED",
         Code::Host => c"PACKHOUSE_HOST",

@@ -112,6 +112,10 @@ static void values(const packhouse_open_options *good, packhouse_set *set) {
     packhouse_contract contract = good_contract();
     options.trust = 9;
     say("trust", packhouse_set_open(&options, &opened, &refusal));
+    options = *good, options.trusted_uid_count = 65;
+    say("uid-count", packhouse_set_open(&options, &opened, &refusal));
+    options.trusted_uid_count = 1;
+    say("null-uids", packhouse_set_open(&options, &opened, &refusal));
     options = *good, options.set = "\xff\xfe";
     say("text", packhouse_set_open(&options, &opened, &refusal));
     say("tensor-text", packhouse_set_lookup_tensor(set, "a\x80", &contract, &entry, &refusal));

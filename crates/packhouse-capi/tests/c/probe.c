@@ -23,7 +23,7 @@ typedef struct state {
     packhouse_entry entry;
     packhouse_mapping *mapping;
     char **next;
-    char *layout, *names[8];
+    uint32_t trusted_uids[2];
 } state;
 
 static char *word(state *s) {
@@ -287,6 +287,10 @@ static void obey(state *s, const char *what) {
     else if (strcmp(what, "info") == 0) set_info(s);
     else if (strcmp(what, "last") == 0) last(s);
     else if (strcmp(what, "forge") == 0) s->entry.slot++;
+    else if (strcmp(what, "trust") == 0) {
+        s->trusted_uids[s->options.trusted_uid_count++] = (uint32_t)integer(word(s));
+        s->options.trusted_uids = s->trusted_uids;
+    }
     else if (strcmp(what, "no-files") == 0) no_files();
     else if (strcmp(what, "memory") == 0) memory(integer(word(s)));
     else if (strcmp(what, "misuse") == 0) misuse(&s->options, s->set);

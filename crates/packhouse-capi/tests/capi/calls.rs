@@ -316,6 +316,43 @@ fn the_layouts_are_told_with_their_parameters() {
     assert_eq!(lines, expected.collect::<Vec<_>>());
 }
 
+/// A store that another user fills for many. Needs root, to give it to another user.
+#[test]
+fn a_store_of_another_owner_is_used_when_that_owner_is_trusted() {
+    let world = World::new();
+    let mut give = Command::new("chown");
+    give.args(["-R", "12345:12345"]).arg(world.path("store"));
+    if !run(&mut give).status.success() {
+        println!("SKIP: not root");
+        return;
+    }
+    let lines = world.probe(RECEIPT, &["open"]);
+    has(&lines, "open PACKHOUSE_STORE_UNTRUSTED");
+    has(&lines, "belongs to uid 12345");
+    let lines = world.probe(RECEIPT, &["trust", "12344", "open"]);
+    has(&lines, "belongs to uid 12345");
+    let lines = world.probe(
+        RECEIPT,
+        &["trust", "1", "trust", "12345", "open", "at", "0", "map"],
+    );
+    has(&lines, "open PACKHOUSE_OK");
+    has(&lines, "map PACKHOUSE_OK");
+}
+
+/// A set that only engines of this kind use would be the first that gc takes, if nobody noted it.
+#[test]
+fn an_opened_set_is_noted_as_used() {
+    let world = World::new();
+    let uses = || {
+        let log = world.store.use_log().expect("because the state is ours");
+        log.read().expect("because it is readable").sets
+    };
+    assert!(uses().is_empty());
+    world.probe(RECEIPT, &["open"]);
+    let used: Vec<_> = uses().into_keys().collect();
+    assert_eq!(used, [world.manifest.key()]);
+}
+
 /// A mounted folder, until it is dropped.
 struct Mount<'a>(&'a Path);
 

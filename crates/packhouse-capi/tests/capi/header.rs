@@ -111,7 +111,10 @@ fn c_and_cpp_lay_everything_out_as_rust_does() {
          static_assert\n#else\n#define ASSERT _Static_assert\n#endif\n",
     );
     let structs = layouts! {
-        packhouse_open_options { struct_size, trust, flags, reserved, store, state, stage, set }
+        packhouse_open_options {
+            struct_size, trust, flags, reserved, store, state, stage, set, trusted_uids,
+            trusted_uid_count
+        }
         packhouse_parameter { name, value }
         packhouse_contract {
             struct_size, type_id, layout, layout_version, dims, dim_count, reserved, parameters,

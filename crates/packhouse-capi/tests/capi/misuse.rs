@@ -28,12 +28,12 @@ const MISUSES: &[(&str, &str, &str)] = &[
     (
         "small-options",
         SIZE,
-        "packhouse_open_options.struct_size is 8, this library knows 48",
+        "packhouse_open_options.struct_size is 8, this library knows 64",
     ),
     ("small-entry", SIZE, "packhouse_entry.struct_size is 0"),
     ("small-refusal", SIZE, ""),
     ("later-options", "OK", ""),
-    ("later-field", FIELD, "at byte 48"),
+    ("later-field", FIELD, "at byte 64"),
     ("later-counters", "OK", ""),
     (
         "reserved",
@@ -48,6 +48,12 @@ const MISUSES: &[(&str, &str, &str)] = &[
     ("contract-reserved", FIELD, "packhouse_contract"),
     ("sample-reserved", FIELD, "packhouse_sample_options"),
     ("trust", "VALUE", "options.trust is 9"),
+    (
+        "uid-count",
+        "VALUE",
+        "options.trusted_uid_count is 65, expected 0 to 64",
+    ),
+    ("null-uids", NULL, "options.trusted_uids"),
     ("text", "TEXT", "options.set is not UTF-8 at byte 0"),
     ("tensor-text", "TEXT", "tensor is not UTF-8 at byte 1"),
     (

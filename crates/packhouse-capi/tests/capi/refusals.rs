@@ -88,6 +88,20 @@ fn opening(seen: &mut Seen) {
     let lines = world.probe(RECEIPT, open);
     seen.refused(&lines, "open", "STORE_UNTRUSTED", &["mode 0777"]);
     set_mode(&world.path("store"), 0o755);
+    // State that others could write would be their word: every payload is hashed, and it is said.
+    set_mode(&world.path("state"), 0o777);
+    let lines = world.probe(RECEIPT, &["open", "at", "0", "map", "view", "last"]);
+    seen.refused(
+        &lines,
+        "last",
+        "STATE_REFUSED",
+        &["state has mode 0777", "is hashed"],
+    );
+    assert!(
+        lines.iter().any(|line| line.contains(" held=1 proof=3 ")),
+        "{lines:#?}"
+    );
+    set_mode(&world.path("state"), 0o700);
     let other = publish_set(
         &world.store,
         "other-plan",
@@ -404,7 +418,12 @@ fn stages(seen: &mut Seen) {
         2
     );
     seen.refused(&strict, "last", "STAGE_REFUSED", &parts);
-    // A stage that is damaged as a whole, and a folder that others can reach.
+    damaged_stages(seen, &world, &folder);
+}
+
+/// A stage that is damaged as a whole, and a folder that others can reach.
+fn damaged_stages(seen: &mut Seen, world: &World, folder: &Path) {
+    let map = &["open", "info", "at", "0", "map", "last"][..];
     edit(&folder.join("manifest.json"), |bytes| bytes[9] ^= 1);
     let lines = world.probe(RECEIPT, map);
     assert!(

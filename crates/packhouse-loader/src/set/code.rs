@@ -57,6 +57,8 @@ codes! {
         "The set's files belong to others or can be changed by others.";
     StageRefused = 108, "STAGE_REFUSED",
         "The stage or a copy in it is not used; the store is instead.";
+    StateRefused = 109, "STATE_REFUSED",
+        "The private state is not used, so that every payload is hashed.";
     NoSlot = 120, "NO_SLOT",
         "The set fills no such slot.";
     NoTensor = 121, "NO_TENSOR",

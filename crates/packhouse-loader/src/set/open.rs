@@ -21,6 +21,8 @@ pub struct OpenOptions {
     pub root: PathBuf,
     /// The folder of this user's private state, absolute: receipts are read and written there.
     pub state: PathBuf,
+    /// Owners of the store that are trusted beside this user and root.
+    pub trusted_uids: Vec<u32>,
     /// The folder of stages, absolute; `None` looks for none.
     pub stage_root: Option<PathBuf>,
     /// Which set.
@@ -80,10 +82,15 @@ impl SetReader {
         };
         let mut config = StoreConfig::new(root, &options.state);
         config.read_only = true;
+        config.trusted_uids = options.trusted_uids.clone();
         let store = Store::open(fs.clone(), clock.clone(), config);
         let store = store.map_err(|error| Refusal::Store(Box::new(error)))?;
         let key = find(&store, set.as_deref())?;
         let mut notes = Vec::new();
+        if let Err(error) = store.state() {
+            notes.push(Refusal::State(Box::new(error.clone())));
+        }
+        let now_ns = clock.wall_ns();
         let stage = match &options.stage_root {
             Some(path) => open_stage((fs, clock), path, store.owners(), key, &mut notes),
             None => None,
@@ -96,6 +103,10 @@ impl SetReader {
         notes.into_iter().for_each(|note| reader.note(None, note));
         if options.strict {
             reader.prove_all()?;
+        }
+        // A set that is used is not the first to go; a use that can't be noted costs no more.
+        if let Ok(uses) = reader.store.use_log() {
+            let _ = uses.note_set(key, None, now_ns);
         }
         Ok(reader)
     }

@@ -379,8 +379,8 @@ impl SetReader {
         })
     }
 
-    /// Proves every payload of a strict set, the stage's copy where there is a good one; all but the
-    /// bytes where samples are to prove those.
+    /// Proves every payload of a strict set, the stage's copy where there is a good one; all but
+    /// the bytes where samples are to prove those.
     pub(crate) fn prove_all(&self) -> Result<(), Refusal> {
         for index in 0..self.slots.len() {
             let entry = self.read_entry(index)?;

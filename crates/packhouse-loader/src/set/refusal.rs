@@ -193,6 +193,9 @@ pub enum Refusal {
         /// The system's words.
         error: String,
     },
+    /// This user's private state is not used.
+    #[error("{0}; every payload is hashed")]
+    State(Box<OpenError>),
     /// The stage's folder is not used.
     #[error("{0}; the store is used")]
     StageRoot(Box<StageRootError>),
@@ -304,6 +307,7 @@ impl Refusal {
             Self::NotSampled { .. } => Code::NotSampled,
             Self::Map { .. } => Code::NoMemory,
             Self::PackLength { .. } => Code::PackDisagrees,
+            Self::State(_) => Code::StateRefused,
             Self::StageRoot(_) | Self::Stage(_) | Self::Staged { .. } => Code::StageRefused,
             Self::LiveWeights { .. } => Code::LiveWeights,
             Self::SampleDiffers { .. } => Code::SampleDiffers,
@@ -331,7 +335,7 @@ impl Refusal {
             | Self::LayoutUnknown { .. }
             | Self::TypeUnknown { .. }
             | Self::NotAdmitted { .. } => Blame::Caller,
-            Self::Store(error) => error.blame(),
+            Self::Store(error) | Self::State(error) => error.blame(),
             Self::Sets(refusal) => refusal.blame(),
             Self::Set(SetMiss::Absent { .. }) => Blame::Caller,
             Self::Set(SetMiss::Manifest { source, .. }) => source.blame(),
