@@ -3,7 +3,7 @@
 use packhouse_base::Blame;
 use packhouse_base::digest::Digest;
 use packhouse_prepare::plan::limits;
-use packhouse_prepare::plan::slot::Capture;
+use packhouse_prepare::plan::slot::{Capture, Formula, FormulaError};
 use packhouse_prepare::plan::{Chooser, DimRule, Otherwise, Plan, Range};
 
 /// A plan that uses every field; a seed of the fuzz target too.
@@ -275,11 +275,104 @@ const FAULTS: &[(&str, &str, &str)] = &[
         "29:9: slots: at most 65536 slots, the highest 4294967295",
     ),
     (
+        "slots = [0, 200]",
+        "slots = [4294967290, 4294967296]",
+        "29:9: slots: at most 65536 slots, the highest 4294967295",
+    ),
+    (
         "count = 201",
         "count = 200",
         "30:9: count: 200, and slots give 201",
     ),
 ];
+
+/// Formulas that are none, and what is said of them.
+const NO_FORMULAS: &[(&str, &str)] = &[
+    (
+        "",
+        "at byte 0: expected a number, a capture, index or (, found \"\"",
+    ),
+    (
+        "layer +",
+        "at byte 7: expected a number, a capture, index or (, found \"\"",
+    ),
+    (
+        "layer 2",
+        "at byte 6: expected +, -, * or the end, found \"2\"",
+    ),
+    (
+        "2layer",
+        "at byte 1: expected +, -, * or the end, found \"layer\"",
+    ),
+    (
+        "-layer",
+        "at byte 0: expected a number, a capture, index or (, found \"-layer\"",
+    ),
+    (
+        "layer / 2",
+        "at byte 6: expected +, -, * or the end, found \"/ 2\"",
+    ),
+    ("(layer", "at byte 6: expected +, -, * or ), found \"\""),
+    (
+        "layer)",
+        "at byte 5: expected +, -, * or the end, found \")\"",
+    ),
+    (
+        "007",
+        "at byte 0: expected a number without leading zeros, found \"007\"",
+    ),
+    (
+        "$0",
+        "at byte 0: expected a capture like layer or $1, found \"$0\"",
+    ),
+    (
+        "$layer",
+        "at byte 0: expected a capture like layer or $1, found \"$layer\"",
+    ),
+    (
+        "Layer",
+        "at byte 0: expected a number, a capture, index or (, found \"Layer\"",
+    ),
+    (
+        "9223372036854775808",
+        "at byte 0: the number is larger than 9223372036854775807",
+    ),
+];
+
+#[test]
+fn formulas_are_told_where_they_go_wrong() {
+    for (formula, said) in NO_FORMULAS {
+        let error = edited("\"100 + layer\"", &format!("\"{formula}\""));
+        assert_eq!(error, format!("p.toml:24:8: slot: {said}"), "{formula}");
+    }
+    let deep = |depth| format!("{}1{}", "(".repeat(depth), ")".repeat(depth));
+    assert!(Formula::parse(&deep(limits::FORMULA_DEPTH_MAX)).is_ok());
+    let error = Formula::parse(&deep(limits::FORMULA_DEPTH_MAX + 1));
+    assert_eq!(error, Err(FormulaError::TooDeep { offset: 16 }));
+    let wide = vec!["(1)"; 60].join("+");
+    let slot = Formula::parse(&wide).map(|formula| formula.slot(&|_| 0));
+    assert_eq!(slot, Ok(Ok(60)));
+    let error = Formula::parse(&"1".repeat(257));
+    assert_eq!(error, Err(FormulaError::TooLong { bytes: 257 }));
+}
+
+#[test]
+fn templates_run_through_all_combinations() {
+    let text = WHOLE
+        .replace("ffn_down\\.weight", "(?<part>[0-9])")
+        .replace("{ layer = [1, 2] }", "{ part = [7, 9], layer = [9, 11] }")
+        .replace("\"100 + layer\"", "\"10 * layer + part\"")
+        .replace("blk.{layer}.ffn_down.weight", "blk.{layer}.{part}");
+    let plan = Plan::parse(text.as_bytes(), "p.toml").unwrap_or_else(|error| panic!("{error}"));
+    let expected = plan.rules()[1].expected().iter();
+    let names: Vec<String> = expected
+        .map(|one| format!("{} {}", one.slot.unwrap_or_default(), one.name))
+        .collect();
+    let wanted = (9..=11).flat_map(|layer| {
+        (7..=9).map(move |part| format!("{} blk.{layer}.{part}", 10 * layer + part))
+    });
+    assert_eq!(names, wanted.collect::<Vec<_>>());
+}
 
 #[test]
 fn parameters_keep_their_bounds() {
@@ -322,6 +415,9 @@ fn patterns_are_whole_and_bounded() {
         large.contains("no regular expression that is read"),
         "{large}"
     );
+    // About 100 KB compiled: more than is allowed here, less than the crate would take.
+    let middling = said("(a{1000}){4}");
+    assert!(middling.contains("size limit"), "{middling}");
     let deep = said(&format!("{}a{}", "(".repeat(40), ")".repeat(40)));
     assert!(
         deep.contains("no regular expression that is read"),

@@ -175,6 +175,48 @@ fn the_first_rule_that_fits_takes_a_tensor() {
     assert_eq!(left, wanted);
 }
 
+/// What a user wanted of a tensor is in the first rule that names it.
+#[test]
+fn the_first_misfit_is_the_reason() {
+    let rules = [
+        "tensor = 'token.*'\ntypes = [\"F16\"]\nslot = \"0\"\notherwise = \"leave\"",
+        "tensor = '.*'\ntypes = [\"Q6_K\"]\nslot = \"index\"\notherwise = \"leave\"",
+    ];
+    let (_, left) = told(&plan(&rules, ""), &container(None, &tensors()), true);
+    assert_eq!(
+        left[0],
+        "token_embd.weight (0): type Q4_0, where F16 is wanted"
+    );
+    assert_eq!(
+        left[1],
+        "blk.0.norm.weight (1): type F32, where Q6_K is wanted"
+    );
+}
+
+#[test]
+fn what_no_packer_here_makes_is_left() {
+    let text = "name = \"x\"\nversion = 1\nsummary = \"s\"\n[[rule]]\nid = \"r\"\ntensor = '.*'\n\
+                layout = \"ggml-cpu-repack\"\nslot = \"index\"\notherwise = \"leave\"\n";
+    let plan = Plan::parse(text.as_bytes(), "x").expect("because it is a plan");
+    let made = made(&[("a", "Q4_0", &[64, 16]), ("b", "Q8_0", &[64, 16])]);
+    let (chosen, left) = told(&plan, &container(None, &made), true);
+    assert_eq!(chosen, ["0 a"]);
+    let wanted = "b (0): no packer of ggml-cpu-repack for type Q8_0 at isa level scalar";
+    assert_eq!(left, [wanted]);
+}
+
+#[test]
+fn problems_of_a_kind_are_told_by_slot() {
+    let rule = "tensor = '([0-9]+)\\..*'\ntypes = [\"F16\"]\nslot = \"$1\"\notherwise = \"refuse\"";
+    let many = ["20.a", "3.a", "100.a"].map(|name| (name, "F32", [1].as_slice()));
+    let said = broken(&plan(&[rule], ""), &made(&many));
+    let slots: Vec<&str> = said
+        .iter()
+        .filter_map(|line| line.split(' ').nth(2))
+        .collect();
+    assert_eq!(slots, ["3", "20", "100"]);
+}
+
 #[test]
 fn patterns_match_whole_names_only() {
     let rule = "tensor = 'blk\\.0\\.(ffn_up|norm)'\nslot = \"index\"\notherwise = \"leave\"";
@@ -215,7 +257,8 @@ fn dims_are_bounded_without_their_trailing_ones() {
     assert_eq!(taken("[{}, {}]"), "abc");
     assert_eq!(taken("[{}, { multiple = 8 }, {}]"), "d");
     assert_eq!(taken("[64, { min = 9 }]"), "b");
-    assert_eq!(taken("[64, { max = 9 }]"), "ac");
+    assert_eq!(taken("[64, { max = 8 }]"), "ac");
+    assert_eq!(taken("[64, { min = 12, max = 12 }]"), "b");
     assert_eq!(
         taken("[{ min = 65 }, { min = 9, max = 20, multiple = 3 }]"),
         "dims [64, 8], where [65 or more, 9 to 20 in steps of 3] is wanted"
@@ -251,6 +294,16 @@ fn formulas_without_a_slot_name_tensor_and_formula() {
             "n * n",
             "9223372036854775807.w",
             "9223372036854775807 * 9223372036854775807 passes 64 bits",
+        ),
+        (
+            "0 - n - n",
+            "9223372036854775807.w",
+            "-9223372036854775807 - 9223372036854775807 passes 64 bits",
+        ),
+        (
+            "n + 1",
+            "9223372036854775807.w",
+            "9223372036854775807 + 1 passes 64 bits",
         ),
         (
             "n",
