@@ -1,6 +1,6 @@
-//! `stage [--objects N] [--bytes N] [--rounds N] [--only WORD] [--binary PATH] [--out DIR]`: what a
-//! hot `stage`, a shallow `stage-validate` and a shallow `verify` cost, inside and as processes; and
-//! a cold stage.
+//! `stage [--objects N] [--bytes N] [--rounds N] [--only WORD] [--binary PATH] [--out DIR]`: what
+//! a hot `stage`, a shallow `stage-validate` and a shallow `verify` cost, inside and as processes;
+//! and a cold stage.
 //!
 //! The store is in the temporary folder and the stage in `/dev/shm`, where stages are. Objects are
 //! small: what is timed asks for stats, and hashes none of them.

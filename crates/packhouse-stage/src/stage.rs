@@ -116,6 +116,8 @@ pub enum StageProblem {
 /// What a stager tells while it works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StageEvent {
+    /// Another process stages the set and is waited for.
+    Waits,
     /// So many bytes will be copied.
     Begin {
         /// All bytes.
@@ -211,7 +213,7 @@ pub fn stage(
     if let Standing::Good(staged) = standing(root, set, &manifest)? {
         return Ok(staged);
     }
-    let _held = lock_set(root, set, options.wait_ns)?;
+    let _held = lock_set(root, set, options.wait_ns, watcher)?;
     // Whoever held the lock may have staged it.
     let why = match standing(root, set, &manifest)? {
         Standing::Good(staged) => return Ok(staged),
@@ -299,12 +301,21 @@ fn describe(
     }
 }
 
-fn lock_set(root: &StageRoot, set: SetKey, timeout_ns: u64) -> Result<File, StageError> {
+fn lock_set(
+    root: &StageRoot,
+    set: SetKey,
+    timeout_ns: u64,
+    watcher: Watcher<'_>,
+) -> Result<File, StageError> {
     let file = root.lock_file()?;
     // 62 bits of the key, above the room's byte and below the largest file offset.
     let first: [u8; 8] = std::array::from_fn(|index| set.as_bytes()[index]);
     let offset = (u64::from_be_bytes(first) >> 2) + ROOM_OFFSET + 1;
     let (clock, range) = (root.clock.as_ref(), (offset, 1));
+    if file.try_lock(LockKind::Exclusive, offset, 1)? {
+        return Ok(file);
+    }
+    (watcher.tell)(StageEvent::Waits);
     if file.lock_within(clock, LockKind::Exclusive, range, timeout_ns)? {
         return Ok(file);
     }

@@ -42,6 +42,7 @@ pub(crate) fn stage(args: &StageArgs, lookup: Lookup<'_>) -> Result<Answer, Fail
     let _ = signal::catch_once();
     let bar = Bar::new();
     let tell = |event: StageEvent| match event {
+        StageEvent::Waits => bar.note("another process stages it; waiting"),
         StageEvent::Begin { bytes } => bar.start("copy", bytes),
         StageEvent::Copied { bytes } => bar.done(bytes),
         StageEvent::Settle { .. } => bar.note("all are hashed; waiting until their times tell"),

@@ -103,6 +103,7 @@ impl Host {
             .env("HOME", folder)
             .env("XDG_STATE_HOME", folder.join("state"))
             .env("PACKHOUSE_STORE", folder.join("store"))
+            .env("PACKHOUSE_STAGE", folder.join("stage"))
             .env("PACKHOUSE_REPORT", folder.join("reports"))
             .envs(&self.variables)
             .stdin(Stdio::null())

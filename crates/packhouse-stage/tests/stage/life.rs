@@ -81,7 +81,7 @@ fn a_stager_tells_what_it_copies_and_waits_once() {
     );
     let copied = told.iter().map(|event| match event {
         StageEvent::Copied { bytes } => *bytes,
-        StageEvent::Begin { .. } | StageEvent::Settle { .. } => 0,
+        StageEvent::Waits | StageEvent::Begin { .. } | StageEvent::Settle { .. } => 0,
     });
     assert_eq!(copied.sum::<u64>(), COPIED_BYTES);
     assert!(matches!(told.last(), Some(StageEvent::Settle { .. })));
@@ -320,6 +320,36 @@ fn gc_removes_orphans_superseded_stages_and_temps_and_a_dry_run_nothing() {
     assert_eq!(run.failures, Vec::<String>::new());
     let left = [format!("{}.2", world.set), "locks".into(), "notes".into()];
     assert_eq!(world.names(), left);
+}
+
+#[test]
+fn who_stages_the_same_set_is_waited_for_only_so_long_and_named() {
+    let world = World::new();
+    let refused = Mutex::new(None);
+    let watcher = Watcher {
+        tell: &|event| {
+            if matches!(event, StageEvent::Begin { .. }) {
+                let patient = StageOptions {
+                    wait_ns: 3_000_000_000,
+                    ..options()
+                };
+                let second = stage(&world.store, &world.root(), world.set, &patient, QUIET);
+                *refused.lock().expect("because nobody panicked") = Some(second);
+            }
+        },
+        cancel: &|| false,
+    };
+    let first = stage(&world.store, &world.root(), world.set, &options(), watcher);
+    assert_eq!(first.map(|staged| staged.outcome), Ok(COPIED));
+    let refused = refused.into_inner().expect("because nobody panicked");
+    let error = refused
+        .expect("because the first one began")
+        .expect_err("because the first one holds the lock");
+    let set = world.set;
+    assert_eq!(
+        error.to_string(),
+        format!("another process stages set {set} for more than 3 s")
+    );
 }
 
 #[test]

@@ -13,6 +13,8 @@ use packhouse_sys::clock::{Clock, RealClock};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 const FOLDER: &str = "PACKHOUSE_TEST_FOLDER";
 const ROUND: &str = "PACKHOUSE_TEST_ROUND";
@@ -98,12 +100,15 @@ fn two_processes_that_stage_one_set_at_once_copy_it_once() {
     publish(folder.path());
     let mut child = start(test, folder.path(), 0);
     let _output = wait_for(&mut child, "begun");
-    let second = std::thread::scope(|scope| {
-        let second = scope.spawn(|| stage_only_set(folder.path(), &|_| ()));
-        // Both ways are right whether the second waits by now or not; closed, the first goes on.
-        drop(child.stdin.take());
-        second.join().expect("because it does not panic")
+    // Closed when the second one waits: then the first goes on.
+    let stdin = Mutex::new(child.stdin.take());
+    let waited = AtomicBool::new(false);
+    let second = stage_only_set(folder.path(), &|event| {
+        assert_eq!(event, StageEvent::Waits);
+        waited.store(true, Ordering::Relaxed);
+        drop(stdin.lock().expect("because nobody panicked").take());
     });
+    assert!(waited.load(Ordering::Relaxed));
     assert_eq!(second, StageOutcome::Reused);
     assert!(child.wait().expect("because it is ours").success());
     let names = names(&folder.path().join("stage"));
@@ -117,9 +122,9 @@ fn a_killed_stager_leaves_no_half_stage_and_the_next_one_clears_up() {
             .ok()
             .and_then(|round| round.parse().ok())
             .expect("because the parent sets it");
-        let events = std::sync::atomic::AtomicU64::new(0);
+        let events = AtomicU64::new(0);
         stage_only_set(&folder, &|_| {
-            if events.fetch_add(1, std::sync::atomic::Ordering::Relaxed) == round {
+            if events.fetch_add(1, Ordering::Relaxed) == round {
                 println!("\nreached");
                 let _ = std::io::stdout().flush();
                 // Until the parent kills this process.
