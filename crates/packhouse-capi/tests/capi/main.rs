@@ -4,7 +4,9 @@
 mod calls;
 mod header;
 mod misuse;
+mod prepared;
 mod programs;
 mod refusals;
 mod render;
+mod vectors;
 mod world;
