@@ -234,6 +234,9 @@ pub(crate) struct ExportArgs {
     /// With --format: the model that the set was made of [default: where it was used last]
     #[arg(long, requires = "format")]
     pub(crate) model: Option<PathBuf>,
+    /// With --format: also write a stage, as the other program keeps in RAM, below this folder
+    #[arg(long, value_name = "DIR", requires = "format")]
+    pub(crate) stage: Option<PathBuf>,
 }
 
 impl ExportArgs {

@@ -12,7 +12,9 @@ use packhouse_base::units;
 use packhouse_prepare::beside::{BesideError, FileBeside};
 use packhouse_prepare::bundle::{BundleDraft, ExportError, Exported};
 use packhouse_prepare::foreign::ForeignFormat;
-use packhouse_prepare::foreign::xe2_m6_v2::{self, ForeignExport, ForeignExportError};
+use packhouse_prepare::foreign::xe2_m6_v2::{
+    self, ExportTargets, ForeignExport, ForeignExportError,
+};
 use packhouse_prepare::prepare::{Event, Phase, Progress as _};
 use packhouse_store::root::Store;
 use packhouse_sys::fs::{Dir, File};
@@ -36,7 +38,7 @@ pub(crate) fn export(args: &ExportArgs, lookup: Lookup<'_>) -> Result<Answer, Fa
             let (set, folder) = set_and_folder(args, format)?;
             let set = stores::find_set(&store, set)?;
             match format_of(format)? {
-                ForeignFormat::Xe2M6V2 => to_xe2(&store, set, &folder, args.model.as_deref()),
+                ForeignFormat::Xe2M6V2 => to_xe2(&store, set, &folder, args),
             }
         }
         (None, None) => Err(
@@ -126,25 +128,22 @@ fn write(draft: &BundleDraft<'_>, target: &mut dyn Write) -> Result<Exported, Ex
     })
 }
 
-fn to_xe2(
-    store: &Store,
-    set: SetKey,
-    folder: &Path,
-    model: Option<&Path>,
-) -> Result<Answer, Failure> {
-    let path = match model {
-        Some(path) => path.to_owned(),
+fn to_xe2(store: &Store, set: SetKey, folder: &Path, args: &ExportArgs) -> Result<Answer, Failure> {
+    let path = match &args.model {
+        Some(path) => path.clone(),
         None => used_model(store, set, folder)?,
     };
     let model = prepare::open_model(&path)?;
-    let root = folders::open_or_make(store.fs(), folder).map_err(|error| {
-        Failure::new("cannot write to the folder", folder.display())
-            .because(&error)
-            .hint(format!("ls -la {}", parent_of(folder).display()))
-    })?;
+    let root = folder_at(store, folder)?;
+    let stage = args.stage.as_deref();
+    let stage = stage.map(|path| folder_at(store, path)).transpose()?;
+    let targets = ExportTargets {
+        root: &root,
+        stage: stage.as_ref(),
+    };
     let bar = Bar::new();
     let mut told = 0;
-    let exported = xe2_m6_v2::export(store, set, &model, &root, &mut |done, total| {
+    let exported = xe2_m6_v2::export(store, set, &model, targets, &mut |done, total| {
         if told == 0 {
             bar.begin(Phase::Copy, total);
         }
@@ -156,13 +155,24 @@ fn to_xe2(
     Ok(foreign_answer(set, &exported))
 }
 
+fn folder_at(store: &Store, path: &Path) -> Result<Dir, Failure> {
+    folders::open_or_make(store.fs(), path).map_err(|error| {
+        Failure::new("cannot write to the folder", path.display())
+            .because(&error)
+            .hint(format!("ls -la {}", parent_of(path).display()))
+    })
+}
+
 fn foreign_answer(set: SetKey, exported: &ForeignExport) -> Answer {
+    let stage = exported.stage_folder.as_ref();
+    let stage_line = stage.map(|path| format!("stage in {}\n", path.display()));
     let text = format!(
-        "set {}: {} tensors ({}) in {}\nruntime index {} bytes, FNV-1a 64 {:#018x}\n",
+        "set {}: {} tensors ({}) in {}\n{}runtime index {} bytes, FNV-1a 64 {:#018x}\n",
         short(&set),
         exported.tensor_count,
         units::bytes(exported.payload_bytes),
         exported.folder.display(),
+        stage_line.unwrap_or_default(),
         exported.index_bytes,
         exported.index_fnv1a_64,
     );
@@ -171,6 +181,7 @@ fn foreign_answer(set: SetKey, exported: &ForeignExport) -> Answer {
         "format": ForeignFormat::Xe2M6V2.name(),
         "foreign_set": exported.set_key.to_string(),
         "folder": exported.folder.display().to_string(),
+        "stage_folder": stage.map(|path| path.display().to_string()),
         "tensor_count": exported.tensor_count,
         "payload_bytes": exported.payload_bytes,
         "index_bytes": exported.index_bytes,

@@ -21,7 +21,7 @@ mod keys;
 mod parse;
 mod records;
 
-pub use export::{ForeignExport, ForeignExportError, export};
+pub use export::{ExportTargets, ForeignExport, ForeignExportError, export};
 pub use import::{ForeignImport, ForeignImportError, import};
 pub use index::{INDEX_FORMAT, IndexRow, fnv1a_64, runtime_index};
 pub use json::{canon, canon_sha256, pretty};
@@ -30,7 +30,7 @@ pub use keys::{
     tensor_key,
 };
 pub use parse::{ForeignRecordError, parse_manifest, parse_tensor};
-pub use records::{ForeignSet, ForeignTensor, GgufSummary, Revision, SourceModel};
+pub use records::{ForeignSet, ForeignTensor, GgufSummary, Revision, SourceModel, StageSummary};
 
 /// The name of the payload order in manifests and indexes.
 pub const LAYOUT_NAME: &str = "q4_0-xe2-dpas-v2";

@@ -4,7 +4,9 @@
 use crate::foreign_world::{PACKERS, dir_at, hashed, model_at, model_bytes, packed_first};
 use crate::store_fixture::DEEP;
 use packhouse_prepare::beside::{BesideError, FolderBeside};
-use packhouse_prepare::foreign::xe2_m6_v2::{self as xe2, ForeignExport, ForeignExportError};
+use packhouse_prepare::foreign::xe2_m6_v2::{
+    self as xe2, ExportTargets, ForeignExport, ForeignExportError,
+};
 use packhouse_sim::{Crash, Fault, SimClock, SimFs, Skip};
 use packhouse_store::manifest::SetManifest;
 use packhouse_store::root::{Store, StoreConfig};
@@ -53,7 +55,11 @@ fn export(sim: &SimFs, set: &SetManifest) -> Result<ForeignExport, ForeignExport
     let store = open(sim, "first");
     let model = model_at(sim, Path::new("/home/user/model.gguf"));
     let root = dir_at(sim, Path::new(PACKS));
-    xe2::export(&store, set.key(), &model, &root, &mut |_, _| {})
+    let targets = ExportTargets {
+        root: &root,
+        stage: None,
+    };
+    xe2::export(&store, set.key(), &model, targets, &mut |_, _| {})
 }
 
 fn import(sim: &SimFs, folder: &Path) -> Result<xe2::ForeignImport, xe2::ForeignImportError> {

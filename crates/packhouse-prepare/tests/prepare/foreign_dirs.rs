@@ -410,3 +410,90 @@ fn nothing_is_overwritten_and_no_part_is_left() {
     assert!(error.contains("is corrupt"), "{error}");
     assert_eq!(names(&source.packs()), [""; 0]);
 }
+
+/// As the other side validates a stage: the manifests and receipts are equal, the record names them,
+/// and the copies have the payloads' lengths; here also their bytes.
+#[test]
+fn a_stage_has_the_files_and_fields_of_the_format() {
+    let source = Source::new();
+    let ram = source.home.path().join("ram");
+    make(&ram);
+    let export = source
+        .export_and_stage(Some(&ram))
+        .expect("because nothing is in the way");
+    let stage = export
+        .stage_folder
+        .clone()
+        .expect("because it was asked for");
+    assert_eq!(stage, ram.join(export.set_key.to_string()));
+    let files = [
+        "deep-validation.json",
+        "manifest.json",
+        "ram-stage.json",
+        "runtime-index.tsv",
+        "tensors",
+    ];
+    assert_eq!(names(&stage), files);
+    let read = |path: std::path::PathBuf| std::fs::read(path).expect("because it is there");
+    for file in ["deep-validation.json", "manifest.json", "runtime-index.tsv"] {
+        assert!(
+            read(stage.join(file)) == read(export.folder.join(file)),
+            "{file}"
+        );
+    }
+    let manifest = read(stage.join("manifest.json"));
+    let set = parse_manifest(&manifest).expect("because it was written");
+    for tensor in &set.tensors {
+        let payload = read(stage.join(format!("tensors/{}.bin", tensor.key())));
+        assert_eq!(Digest::of(&payload), tensor.payload_sha256);
+    }
+    assert_eq!(names(&stage.join("tensors")).len(), set.tensors.len());
+    let record = read_json(&stage.join("ram-stage.json"));
+    assert!(read(stage.join("ram-stage.json")) == pretty(&record));
+    let fields: Vec<&String> = record
+        .as_object()
+        .expect("because it is one")
+        .keys()
+        .collect();
+    assert_eq!(fields, STAGE_FIELDS);
+    assert_eq!(record["format"], "qwen27-xe2-m6-ram-stage-v1");
+    assert_eq!(record["set_key"], export.set_key.to_string());
+    assert_eq!(
+        record["source_manifest_sha256"],
+        Digest::of(&manifest).to_string()
+    );
+    let table = set.payload_table_sha256().to_string();
+    assert_eq!(record["payload_table_sha256"], table);
+    let path = export.folder.join("manifest.json");
+    assert_eq!(
+        record["source_manifest"],
+        path.to_str().expect("because it is plain")
+    );
+    // A stage is a set of its own, and a taken name is said before the first byte.
+    std::fs::remove_dir_all(&export.folder).expect("because it is ours");
+    let error = source
+        .export_and_stage(Some(&ram))
+        .expect_err("because it is there");
+    assert!(error.to_string().contains("is there already"), "{error}");
+    assert_eq!(names(&source.packs()), [""; 0]);
+}
+
+/// The fields of a stage's record, sorted.
+const STAGE_FIELDS: [&str; 16] = [
+    "available_bytes_after_copy",
+    "available_bytes_before",
+    "copy_seconds",
+    "created_unix",
+    "format",
+    "payload_size_bytes",
+    "payload_table_sha256",
+    "schema_version",
+    "set_key",
+    "source_deep_trust_reused",
+    "source_deep_validation_seconds",
+    "source_manifest",
+    "source_manifest_sha256",
+    "status",
+    "tensor_count",
+    "trust_lookup_seconds_this_run",
+];

@@ -3,7 +3,8 @@
 use crate::foreign_world::{PACKERS, dir_at, hashed, model_at, model_bytes, packed};
 use crate::store_fixture::{config, folder, real};
 use packhouse_prepare::foreign::xe2_m6_v2::{
-    self as xe2, ForeignExport, ForeignExportError, ForeignImport, ForeignImportError, pretty,
+    self as xe2, ExportTargets, ForeignExport, ForeignExportError, ForeignImport,
+    ForeignImportError, pretty,
 };
 use packhouse_store::container_record::ContainerRecord;
 use packhouse_store::manifest::SetManifest;
@@ -44,13 +45,26 @@ impl Source {
     }
 
     pub(crate) fn export(&self) -> Result<ForeignExport, ForeignExportError> {
+        self.export_and_stage(None)
+    }
+
+    /// Exports, and stages below this folder too.
+    pub(crate) fn export_and_stage(
+        &self,
+        stage: Option<&Path>,
+    ) -> Result<ForeignExport, ForeignExportError> {
         let model = model_at(&RealFs, &self.home.path().join("model.gguf"));
         let root = dir_at(&RealFs, &self.packs());
+        let stage = stage.map(|path| dir_at(&RealFs, path));
+        let targets = ExportTargets {
+            root: &root,
+            stage: stage.as_ref(),
+        };
         xe2::export(
             &self.store,
             self.manifest.key(),
             &model,
-            &root,
+            targets,
             &mut |_, _| {},
         )
     }

@@ -3,9 +3,12 @@
 #![forbid(unsafe_code)]
 
 mod bundle_crash;
+mod bundle_oracle;
+mod bundle_readers;
 mod bundles;
 mod foreign_crash;
 mod foreign_dirs;
+mod foreign_manifests;
 mod foreign_source;
 mod foreign_tamper;
 mod foreign_world;
@@ -23,3 +26,4 @@ mod prepare_world;
 mod repair_tamper;
 mod store_fixture;
 mod xe2_m6_v2_vectors;
+mod xe2_oracle;

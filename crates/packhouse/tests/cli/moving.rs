@@ -74,6 +74,8 @@ fn a_set_goes_from_store_to_store_by_file_and_by_folder() {
                 "again",
                 "--model",
                 "model.gguf",
+                "--stage",
+                "ram",
                 "--json",
             ],
         ],

@@ -9,7 +9,7 @@
 use super::keys::{StatRow, TensorIdentity, slot_of, stat_table_sha256};
 use super::records::{
     ForeignSet, ForeignTensor, GgufSummary, INDEX_NAME, MANIFEST_NAME, RECEIPT_NAME, Revision,
-    SourceModel, TENSORS_NAME,
+    STAGE_NAME, SourceModel, StageSummary, TENSORS_NAME,
 };
 use super::{LAYOUT_NAME, fnv1a_64};
 use crate::beside::{BesideError, FolderBeside};
@@ -39,6 +39,8 @@ pub struct ForeignExport {
     pub set_key: Digest,
     /// The directory.
     pub folder: PathBuf,
+    /// The stage, where one was wanted.
+    pub stage_folder: Option<PathBuf>,
     /// Tensors.
     pub tensor_count: u64,
     /// Bytes of all payloads.
@@ -47,6 +49,15 @@ pub struct ForeignExport {
     pub index_bytes: u64,
     /// FNV-1a 64 of the runtime index, which the other side's loader has compiled in.
     pub index_fnv1a_64: u64,
+}
+
+/// Where a set is written.
+#[derive(Clone, Copy, Debug)]
+pub struct ExportTargets<'d> {
+    /// Gets the set's folder, named by its key over there.
+    pub root: &'d Dir,
+    /// Gets a second one, as the other side keeps in RAM, with the record of a stage.
+    pub stage: Option<&'d Dir>,
 }
 
 /// Why a set was not exported.
@@ -147,13 +158,13 @@ pub enum ForeignExportError {
     Fs(#[from] FsError),
 }
 
-/// Writes a set below `root`, in a folder named by its key over there; `progress` is told payload
-/// bytes so far and in all.
+/// Writes a set, in a folder named by its key over there; `progress` is told payload bytes so far
+/// and in all.
 pub fn export(
     store: &Store,
     set: SetKey,
     model: &Model,
-    root: &Dir,
+    targets: ExportTargets<'_>,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<ForeignExport, ForeignExportError> {
     let packs = read_packs(store, set)?;
@@ -184,15 +195,13 @@ pub fn export(
         },
         tensors,
     };
-    let records: Vec<&PackRecord> = packs.values().map(|(_, record)| record).collect();
-    write(
+    let writing = Writing {
         store,
-        &foreign,
-        &summary(directory),
-        &records,
-        root,
-        progress,
-    )
+        set: &foreign,
+        gguf: &summary(directory),
+        records: packs.values().map(|(_, record)| record).collect(),
+    };
+    writing.write(targets, progress)
 }
 
 /// The set's entries and packs, by slot over there.
@@ -315,52 +324,110 @@ fn summary(directory: &TensorDirectory) -> GgufSummary {
     }
 }
 
-fn write(
-    store: &Store,
-    set: &ForeignSet,
-    gguf: &GgufSummary,
-    records: &[&PackRecord],
-    root: &Dir,
-    progress: &mut dyn FnMut(u64, u64),
-) -> Result<ForeignExport, ForeignExportError> {
-    let (needed_bytes, available_bytes) = (set.payload_bytes(), root.fs_stat()?.free_bytes);
-    if available_bytes < needed_bytes {
-        return Err(ForeignExportError::Room {
-            path: root.path().to_owned(),
-            needed_bytes,
-            available_bytes,
-        });
-    }
-    let beside = FolderBeside::create(store.fs(), root, &set.key().to_string())?;
-    let folder = beside.dir();
-    folder.make_dir(TENSORS_NAME, 0o755)?;
-    let tensors = folder.open_dir(TENSORS_NAME)?;
-    let mut stats = Vec::with_capacity(records.len());
-    let mut done_bytes = 0;
-    for (tensor, record) in set.tensors.iter().zip(records) {
-        let key = tensor.key();
-        let told = &mut |bytes| {
+/// A set on its way into its folders.
+struct Writing<'s> {
+    store: &'s Store,
+    set: &'s ForeignSet,
+    gguf: &'s GgufSummary,
+    records: Vec<&'s PackRecord>,
+}
+
+impl Writing<'_> {
+    fn write(
+        &self,
+        targets: ExportTargets<'_>,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<ForeignExport, ForeignExportError> {
+        let payload_bytes = self.set.payload_bytes();
+        let count = 1 + u64::from(targets.stage.is_some());
+        let (mut done_bytes, total_bytes) = (0, payload_bytes.saturating_mul(count));
+        let mut told = |bytes| {
             done_bytes += bytes;
-            progress(done_bytes, needed_bytes);
+            progress(done_bytes, total_bytes);
         };
-        stats.push(copy_payload(store, record, &tensors, key, told)?);
-        put(&tensors, &format!("{key}.json"), &tensor.render())?;
+        // Both are held before the first byte, so that a taken name is said at once.
+        let name = self.set.key().to_string();
+        let beside = self.begin(targets.root, &name)?;
+        let staging = match targets.stage {
+            Some(dir) => Some((self.begin(dir, &name)?, dir.fs_stat()?.free_bytes)),
+            None => None,
+        };
+        let folder = beside.dir();
+        let stats = self.copy_payloads(folder, true, &mut told)?;
+        let index = self.set.index();
+        let manifest = self.set.render_manifest(self.gguf);
+        let receipt = self
+            .set
+            .render_receipt(&manifest, stat_table_sha256(&stats));
+        let records = [
+            (INDEX_NAME, &index),
+            (MANIFEST_NAME, &manifest),
+            (RECEIPT_NAME, &receipt),
+        ];
+        for (name, bytes) in records {
+            put(folder, name, bytes)?;
+        }
+        let folder = beside.publish()?;
+        let mut stage_folder = None;
+        if let Some((beside, available_bytes_before)) = staging {
+            self.copy_payloads(beside.dir(), false, &mut told)?;
+            for (name, bytes) in records {
+                put(beside.dir(), name, bytes)?;
+            }
+            let stage = StageSummary {
+                source_manifest: folder.join(MANIFEST_NAME).to_string_lossy().into_owned(),
+                available_bytes_before,
+                available_bytes_after_copy: beside.dir().fs_stat()?.free_bytes,
+            };
+            let record = self.set.render_stage(&manifest, &stage);
+            put(beside.dir(), STAGE_NAME, &record)?;
+            stage_folder = Some(beside.publish()?);
+        }
+        Ok(ForeignExport {
+            set_key: self.set.key(),
+            folder,
+            stage_folder,
+            tensor_count: self.set.tensors.len() as u64,
+            payload_bytes,
+            index_bytes: index.len() as u64,
+            index_fnv1a_64: fnv1a_64(&index),
+        })
     }
-    tensors.sync()?;
-    let index = set.index();
-    put(folder, INDEX_NAME, &index)?;
-    let manifest = set.render_manifest(gguf);
-    put(folder, MANIFEST_NAME, &manifest)?;
-    let receipt = set.render_receipt(&manifest, stat_table_sha256(&stats));
-    put(folder, RECEIPT_NAME, &receipt)?;
-    Ok(ForeignExport {
-        set_key: set.key(),
-        folder: beside.publish()?,
-        tensor_count: set.tensors.len() as u64,
-        payload_bytes: needed_bytes,
-        index_bytes: index.len() as u64,
-        index_fnv1a_64: fnv1a_64(&index),
-    })
+
+    fn begin(&self, dir: &Dir, name: &str) -> Result<FolderBeside, ForeignExportError> {
+        let needed_bytes = self.set.payload_bytes();
+        let available_bytes = dir.fs_stat()?.free_bytes;
+        if available_bytes < needed_bytes {
+            return Err(ForeignExportError::Room {
+                path: dir.path().to_owned(),
+                needed_bytes,
+                available_bytes,
+            });
+        }
+        Ok(FolderBeside::create(self.store.fs(), dir, name)?)
+    }
+
+    /// Copies all payloads, with each tensor's own record beside it where that is wanted, and
+    /// answers what stat says of the copies.
+    fn copy_payloads(
+        &self,
+        folder: &Dir,
+        with_records: bool,
+        told: &mut dyn FnMut(u64),
+    ) -> Result<Vec<StatRow>, ForeignExportError> {
+        folder.make_dir(TENSORS_NAME, 0o755)?;
+        let tensors = folder.open_dir(TENSORS_NAME)?;
+        let mut stats = Vec::with_capacity(self.records.len());
+        for (tensor, record) in self.set.tensors.iter().zip(&self.records) {
+            let key = tensor.key();
+            stats.push(copy_payload(self.store, record, &tensors, key, told)?);
+            if with_records {
+                put(&tensors, &format!("{key}.json"), &tensor.render())?;
+            }
+        }
+        tensors.sync()?;
+        Ok(stats)
+    }
 }
 
 /// Copies a payload, hashing it on the way, and answers what stat says of the copy.

@@ -1,4 +1,5 @@
-//! The set's records as values, and how they are written: tensor manifests, set manifest, receipt.
+//! The set's records as values, and how they are written: tensor manifests, set manifest, receipt,
+//! stage.
 //!
 //! Invariants:
 //! - what is written follows from the set alone, but for the receipt's stat table;
@@ -63,6 +64,17 @@ pub struct GgufSummary {
     pub data_offset: u64,
     /// The file's length.
     pub file_size: u64,
+}
+
+/// What a stage's record says of its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StageSummary {
+    /// Path of the manifest on disk.
+    pub source_manifest: String,
+    /// Bytes free before the copies.
+    pub available_bytes_before: u64,
+    /// Bytes free after them.
+    pub available_bytes_after_copy: u64,
 }
 
 /// One tensor of a set.
@@ -234,6 +246,28 @@ impl ForeignSet {
         }))
     }
 
+    /// The record of a stage that holds copies of these payloads.
+    pub fn render_stage(&self, manifest: &[u8], stage: &StageSummary) -> Vec<u8> {
+        pretty(&json!({
+            "schema_version": 1,
+            "format": STAGE_FORMAT,
+            "status": "ready",
+            "set_key": self.key().to_string(),
+            "source_manifest": stage.source_manifest,
+            "source_manifest_sha256": Digest::of(manifest).to_string(),
+            "payload_table_sha256": self.payload_table_sha256().to_string(),
+            "payload_size_bytes": self.payload_bytes(),
+            "tensor_count": self.tensors.len(),
+            "source_deep_trust_reused": false,
+            "source_deep_validation_seconds": NO_SECONDS,
+            "trust_lookup_seconds_this_run": NO_SECONDS,
+            "copy_seconds": NO_SECONDS,
+            "available_bytes_before": stage.available_bytes_before,
+            "available_bytes_after_copy": stage.available_bytes_after_copy,
+            "created_unix": 0,
+        }))
+    }
+
     pub(super) fn identity(&self) -> Value {
         let keys: Vec<Digest> = self.tensors.iter().map(ForeignTensor::key).collect();
         set_identity(self.model.sha256, &keys)
@@ -243,10 +277,12 @@ impl ForeignSet {
 /// The format names of the records, and the paths in a set's folder.
 pub(super) const SET_FORMAT: &str = "qwen27-xe2-m6-pack-set-v2";
 pub(super) const TENSOR_FORMAT: &str = "qwen27-xe2-m6-tensor-pack-v2";
+const STAGE_FORMAT: &str = "qwen27-xe2-m6-ram-stage-v1";
 const RECEIPT_FORMAT: &str = "qwen27-xe2-m6-deep-validation-v1";
 pub(super) const MANIFEST_NAME: &str = "manifest.json";
 pub(super) const INDEX_NAME: &str = "runtime-index.tsv";
 pub(super) const RECEIPT_NAME: &str = "deep-validation.json";
+pub(super) const STAGE_NAME: &str = "ram-stage.json";
 pub(super) const TENSORS_NAME: &str = "tensors";
 
 /// Durations are floats on the other side.

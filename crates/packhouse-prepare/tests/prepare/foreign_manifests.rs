@@ -1,0 +1,115 @@
+//! Foreign manifests as values: both revisions come back from their text, and the judge that the
+//! fuzz target uses finds its mutant.
+
+use crate::xe2_oracle::{Mutant, examine};
+use packhouse_base::digest::Digest;
+use packhouse_prepare::foreign::xe2_m6_v2::{
+    ForeignSet, ForeignTensor, GgufSummary, Revision, SourceModel, TensorIdentity, canon_sha256,
+    pretty,
+};
+use serde_json::Value;
+use std::path::Path;
+
+fn set(names: &[&str]) -> ForeignSet {
+    let sha256 = Digest::of(b"model");
+    ForeignSet {
+        revision: Revision::Three,
+        model: SourceModel {
+            path: "/models/model.gguf".into(),
+            sha256,
+            size_bytes: 1000,
+            hash_validated: true,
+        },
+        tensors: names
+            .iter()
+            .map(|name| ForeignTensor {
+                identity: TensorIdentity {
+                    target_model_sha256: sha256,
+                    tensor_name: (*name).into(),
+                    tensor_shape: [32, 16],
+                },
+                gguf_offset: 64,
+                source_bytes: 288,
+                source_sha256: Digest::of(name.as_bytes()),
+                payload_bytes: 288,
+                payload_sha256: Digest::of(b"payload"),
+            })
+            .collect(),
+    }
+}
+
+fn revision_3(names: &[&str]) -> Vec<u8> {
+    set(names).render_manifest(&GgufSummary {
+        version: 3,
+        tensor_count: 3,
+        metadata_count: 2,
+        alignment: 32,
+        data_offset: 64,
+        file_size: 1000,
+    })
+}
+
+fn revision_2(names: &[&str]) -> Vec<u8> {
+    let mut json: Value =
+        serde_json::from_slice(&revision_3(names)).expect("because it was rendered");
+    let fields = json.as_object_mut().expect("because it is one");
+    fields.remove("runtime_index");
+    fields.remove("imported_count_this_run");
+    assert_eq!(fields["key"], canon_sha256(&fields["identity"]).to_string());
+    pretty(&json)
+}
+
+const BY_SLOT: [&str; 3] = [
+    "blk.0.ffn_up.weight",
+    "blk.10.ffn_gate.weight",
+    "blk.8.ffn_down.weight",
+];
+const BY_NAME: [&str; 2] = ["blk.0.ffn_up.weight", "blk.10.ffn_gate.weight"];
+
+#[test]
+fn both_revisions_are_taken_in_their_order_only() {
+    assert!(examine(&revision_3(&BY_SLOT), None));
+    assert!(examine(&revision_2(&BY_NAME), None));
+    let by_name_only = ["blk.10.ffn_up.weight", "blk.9.ffn_up.weight"];
+    assert!(examine(&revision_2(&by_name_only), None));
+    assert!(!examine(&revision_3(&by_name_only), None));
+    let by_slot_only = ["blk.9.ffn_up.weight", "blk.10.ffn_up.weight"];
+    assert!(!examine(&revision_2(&by_slot_only), None));
+    assert!(examine(&revision_3(&by_slot_only), None));
+}
+
+#[test]
+#[should_panic(expected = "round trip: another set")]
+fn the_mutant_of_the_judge_is_found() {
+    examine(&revision_3(&BY_SLOT), Some(Mutant::MovesOffset));
+}
+
+#[test]
+fn any_byte_changed_is_refused_or_read_as_it_stands() {
+    let good = revision_3(&BY_NAME[..1]);
+    let mut taken = 0;
+    for at in 0..good.len() {
+        let mut edited = good.clone();
+        edited[at] ^= 1;
+        taken += usize::from(examine(&edited, None));
+    }
+    // Free fields: dates, counters, names of unread fields, offsets, source digests.
+    assert!(taken > 100, "only {taken} changed manifests were taken");
+}
+
+/// The seeds of the fuzz target are manifests as this build writes them.
+#[test]
+fn the_seeds_of_the_manifest_target_are_current() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/xe2_manifest");
+    let seeds = [revision_3(&BY_SLOT), revision_2(&BY_NAME)];
+    for (name, bytes) in ["three.json", "two.json"].into_iter().zip(seeds) {
+        let path = folder.join(name);
+        if std::env::var_os("PACKHOUSE_BLESS").is_some() {
+            std::fs::write(&path, &bytes).expect("because the folder is there");
+        }
+        assert!(
+            std::fs::read(&path).ok() == Some(bytes),
+            "{name}: PACKHOUSE_BLESS=1 writes it"
+        );
+    }
+}
