@@ -147,6 +147,7 @@ pub(crate) fn failure(path: &Path, error: &PrepareError, again: String) -> Failu
         | PrepareError::NotDeterministic { .. }
         | PrepareError::Object { .. }
         | PrepareError::Record { .. }
+        | PrepareError::Stuck { .. }
         | PrepareError::Unfinished { .. }
         | PrepareError::Publish(_)
         | PrepareError::Pack(_)

@@ -1,7 +1,7 @@
 //! Why a set was not made.
 
 use crate::model::ModelError;
-use packhouse_base::digest::Digest;
+use packhouse_base::digest::{Digest, PackKey};
 use packhouse_base::{Blame, units};
 use packhouse_store::container_record::ContainerRecordError;
 use packhouse_store::lock::LockError;
@@ -9,6 +9,7 @@ use packhouse_store::manifest::ManifestError;
 use packhouse_store::object::ObjectRefusal;
 use packhouse_store::pack::{PackRefusal, PublishPackError};
 use packhouse_store::publish::PublishError;
+use packhouse_store::quarantine::Moved;
 use packhouse_store::reserve::RoomError;
 use packhouse_store::set::SetError;
 use std::path::PathBuf;
@@ -115,6 +116,16 @@ pub enum PrepareError {
         /// What is wrong.
         source: Box<PackRefusal>,
     },
+    /// A record is wrong, and can't be moved out of the way.
+    #[error("tensor {tensor:?}: the record of pack {key} names another object; {moved}")]
+    Stuck {
+        /// The tensor.
+        tensor: String,
+        /// The pack.
+        key: PackKey,
+        /// Why it stays.
+        moved: Moved,
+    },
     /// A tensor has no pack after all were made.
     #[error("tensor {tensor:?} has no pack after all were made")]
     Unfinished {
@@ -153,7 +164,7 @@ impl PrepareError {
             | Self::ReadOnly { .. }
             | Self::Cancelled { .. } => Blame::Caller,
             Self::Room { source, .. } => source.blame(),
-            Self::Memory { .. } | Self::LockTimeout { .. } => Blame::Host,
+            Self::Memory { .. } | Self::LockTimeout { .. } | Self::Stuck { .. } => Blame::Host,
             Self::Lock(error) => error.blame(),
             Self::NotDeterministic { .. } | Self::Unfinished { .. } => Blame::Bug,
             Self::Object { source, .. } => source.blame(),

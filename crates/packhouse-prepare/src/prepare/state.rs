@@ -85,7 +85,16 @@ impl States {
             Reason::New => How::Packed,
             Reason::Damaged(was) | Reason::Disputed(was) => How::Healed { was },
         };
-        self.set(item, State::Ready(Box::new(record), how));
+        let mut states = lock(&self.states);
+        // Another tensor of the same pack may have believed a record that was wrong.
+        for state in states.iter_mut() {
+            if let State::Ready(theirs, _) = state
+                && theirs.identity == record.identity
+            {
+                **theirs = record.clone();
+            }
+        }
+        states[item] = State::Ready(Box::new(record), how);
     }
 
     /// The tensors whose packs are to be made.

@@ -20,6 +20,7 @@ use super::state::{Reason, State};
 use packhouse_base::digest::{ObjectDigest, TensorDigest};
 use packhouse_base::identity::PackIdentity;
 use packhouse_store::payload::{Hashing, Payload};
+use packhouse_store::quarantine::Moved;
 use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
@@ -267,9 +268,17 @@ impl Round<'_, '_> {
                 work.take_found(index, *found);
                 return Ok(true);
             }
-            Look::Ready(found) => {
-                work.store.distrust_pack(&found.record.key());
-            }
+            Look::Ready(found) => match work.store.distrust_pack(&found.record.key()) {
+                Moved::To(_) | Moved::Gone => {}
+                // It would be found again after the payload was written, and so on for ever.
+                moved @ (Moved::ReadOnly | Moved::Failed(_) | Moved::NotTried) => {
+                    return Err(PrepareError::Stuck {
+                        tensor: work.item(index).tensor.clone(),
+                        key: found.record.key(),
+                        moved,
+                    });
+                }
+            },
             Look::Missing | Look::Damaged(_) => {}
         }
         Ok(false)

@@ -5,11 +5,12 @@ use crate::prepare_world::{Listener, MODEL, ROOT, STATE, World, counts, model_by
 use packhouse_base::digest::{Digest, TensorDigest};
 use packhouse_prepare::model::{Model, ModelError};
 use packhouse_prepare::prepare::{PrepareError, Prepared, Quiet, prepare};
-use packhouse_sim::SimFs;
+use packhouse_sim::{Crash, Fault, SimFs};
 use packhouse_store::ledger::SourceMiss;
 use packhouse_store::object::ObjectTrust;
 use packhouse_store::pack::PackRefusal;
 use packhouse_store::set::SetOutcome;
+use packhouse_sys::fs::FsErrorKind;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -308,6 +309,43 @@ fn a_record_that_was_there_before_with_another_object_is_judged_too() {
     assert_eq!(world.store().read_set(first.set), Ok(manifest));
 }
 
+#[test]
+fn a_wrong_record_that_cant_be_moved_ends_it_by_name() {
+    let world = World::new();
+    let first = world.prepare().expect("because nothing is in the way");
+    let manifest = world
+        .store()
+        .read_set(first.set)
+        .expect("because it is there");
+    let (own, other) = (manifest.entries()[0].object, manifest.entries()[2].object);
+    let path = pack_path(&world, &first, 1);
+    replace_text(&world.sim, &path, &own.to_string(), &other.to_string());
+    world.sim.settle();
+    let mut stuck = 0;
+    for at in 0.. {
+        let world = world.on(world.sim.crash(Crash::Kept, 0));
+        let store = world.store();
+        world.sim.restart_count();
+        let kind = FsErrorKind::Permission;
+        world.sim.set_fault(Some(Fault::Error { at, kind }));
+        // Wherever the refusal comes, the run ends.
+        if let Err(error) = world.prepare_in(&store, &Quiet)
+            && matches!(error, PrepareError::Stuck { .. })
+        {
+            let said = error.to_string();
+            assert!(
+                said.contains("up.weight") && said.contains("left in place"),
+                "{said}"
+            );
+            stuck += 1;
+        }
+        if world.sim.operation_count() <= at {
+            break;
+        }
+    }
+    assert!(stuck > 0, "no refusal met the move to quarantine");
+}
+
 fn object_path_of(name: &str) -> PathBuf {
     PathBuf::from(format!("{ROOT}/v1/objects/{}/{name}", &name[..2]))
 }
@@ -411,7 +449,9 @@ fn a_pack_that_appears_while_its_lock_is_waited_for_is_used() {
 
 #[test]
 fn objects_without_receipts_are_hashed_once_more_and_counted() {
-    let world = World::new();
+    let mut world = World::new();
+    // Two threads may hash the object that two tensors share at the same time.
+    world.options.threads = std::num::NonZeroUsize::MIN;
     let first = world.prepare().expect("because nothing is in the way");
     let store = world.store();
     let receipts = store.receipts().expect("because there is a state");
