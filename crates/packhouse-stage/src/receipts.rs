@@ -307,4 +307,21 @@ mod tests {
         let twice = sealed(&|edited| edited.copies[1] = edited.copies[0]);
         assert!(twice.contains("does not follow"), "{twice}");
     }
+
+    #[test]
+    fn no_changed_byte_and_no_cut_passes() {
+        let good = receipts();
+        let bytes = good.render();
+        for at in 0..bytes.len() {
+            for flip in [1, 0x10, 0x20] {
+                let mut edited = bytes.clone();
+                edited[at] ^= flip;
+                let parsed = StageReceipts::parse(good.set, 7, &edited);
+                assert!(parsed.is_err(), "byte {at} of {}", bytes.len());
+            }
+            assert!(StageReceipts::parse(good.set, 7, &bytes[..at]).is_err());
+        }
+        let longer = [&bytes[..], b"\n"].concat();
+        assert!(StageReceipts::parse(good.set, 7, &longer).is_err());
+    }
 }

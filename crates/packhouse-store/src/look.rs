@@ -19,45 +19,68 @@ struct Prefix<'s> {
     last: Option<(u8, Result<Option<Dir>, OpenError>)>,
 }
 
+/// What a look found: records in the order of their keys, refusals in the order of the objects.
+pub(crate) struct Looked {
+    pub(crate) packs: Vec<Result<PackRecord, PackRefusal>>,
+    pub(crate) objects: Vec<Option<ObjectRefusal>>,
+}
+
 impl Store {
-    /// Finds the records of many packs, in the order of `keys`.
-    pub(crate) fn lookup_packs(&self, keys: &[PackKey]) -> Vec<Result<PackRecord, PackRefusal>> {
-        let answer = |keys: &[&PackKey]| {
-            let mut prefix = Prefix::new(self, Base::Packs);
-            let found = keys.iter().map(|key| match prefix.of(key.as_bytes()[0]) {
-                Ok(Some(folder)) => self.lookup_pack_in(folder, key),
-                Ok(None) => Err(PackRefusal::Missing { key: **key }),
-                Err(error) => Err(PackRefusal::Folder {
-                    key: **key,
+    /// Finds the records of many packs, and asks the descriptors of many objects everything but
+    /// their bytes; in even parts over a few threads.
+    pub(crate) fn look_at(&self, keys: &[PackKey], objects: &[(ObjectDigest, u64)]) -> Looked {
+        let (keys, objects) = (Sorted::of(keys), Sorted::of(objects));
+        let every = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        let fit = (keys.items.len() + objects.items.len()) / ITEMS_PER_THREAD;
+        let threads = every.min(THREADS_MAX).min(fit).max(1);
+        let work = |part: usize| {
+            let packs = self.lookup_packs(keys.part(part, threads));
+            (packs, self.look_at_objects(objects.part(part, threads)))
+        };
+        let parts: Vec<_> = std::thread::scope(|scope| {
+            let others: Vec<_> = (1..threads)
+                .map(|part| scope.spawn(move || work(part)))
+                .collect();
+            let others = others.into_iter().map(|other| {
+                other
+                    .join()
+                    .expect("because errors are handed back, not thrown")
+            });
+            std::iter::once(work(0)).chain(others).collect()
+        });
+        let (packs, looked): (Vec<_>, Vec<_>) = parts.into_iter().unzip();
+        Looked {
+            packs: keys.unsorted(packs.into_iter().flatten()),
+            objects: objects.unsorted(looked.into_iter().flatten()),
+        }
+    }
+
+    fn lookup_packs(&self, keys: &[&PackKey]) -> Vec<Result<PackRecord, PackRefusal>> {
+        let mut prefix = Prefix::new(self, Base::Packs);
+        let found = keys.iter().map(|key| match prefix.of(key.as_bytes()[0]) {
+            Ok(Some(folder)) => self.lookup_pack_in(folder, key),
+            Ok(None) => Err(PackRefusal::Missing { key: **key }),
+            Err(error) => Err(PackRefusal::Folder {
+                key: **key,
+                error: Box::new(error.clone()),
+            }),
+        });
+        found.collect()
+    }
+
+    fn look_at_objects(&self, objects: &[&(ObjectDigest, u64)]) -> Vec<Option<ObjectRefusal>> {
+        let mut prefix = Prefix::new(self, Base::Objects);
+        let looked = objects
+            .iter()
+            .map(|(digest, length)| match prefix.of(digest.as_bytes()[0]) {
+                Ok(Some(folder)) => self.open_judged(folder, digest, *length).err(),
+                Ok(None) => Some(ObjectRefusal::Missing { digest: *digest }),
+                Err(error) => Some(ObjectRefusal::Folder {
+                    digest: *digest,
                     error: Box::new(error.clone()),
                 }),
             });
-            found.collect()
-        };
-        in_order(keys, answer)
-    }
-
-    /// Asks the descriptors of many objects everything but their bytes, in the order of `objects`.
-    pub(crate) fn look_at_objects(
-        &self,
-        objects: &[(ObjectDigest, u64)],
-    ) -> Vec<Option<ObjectRefusal>> {
-        let answer = |objects: &[&(ObjectDigest, u64)]| {
-            let mut prefix = Prefix::new(self, Base::Objects);
-            let found =
-                objects
-                    .iter()
-                    .map(|(digest, length)| match prefix.of(digest.as_bytes()[0]) {
-                        Ok(Some(folder)) => self.open_judged(folder, digest, *length).err(),
-                        Ok(None) => Some(ObjectRefusal::Missing { digest: *digest }),
-                        Err(error) => Some(ObjectRefusal::Folder {
-                            digest: *digest,
-                            error: Box::new(error.clone()),
-                        }),
-                    });
-            found.collect()
-        };
-        in_order(objects, answer)
+        looked.collect()
     }
 }
 
@@ -80,54 +103,55 @@ impl<'s> Prefix<'s> {
     }
 }
 
-/// Answers items that are sorted by their names, in even parts over a few threads, and gives the
-/// answers back in the order of `items`.
-fn in_order<T: Ord + Sync, A: Send>(
-    items: &[T],
-    answer: impl Fn(&[&T]) -> Vec<A> + Sync,
-) -> Vec<A> {
-    let mut order: Vec<usize> = (0..items.len()).collect();
-    order.sort_by_key(|index| &items[*index]);
-    let sorted: Vec<&T> = order.iter().map(|index| &items[*index]).collect();
-    let every = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-    let threads = every
-        .min(THREADS_MAX)
-        .min(items.len() / ITEMS_PER_THREAD)
-        .max(1);
-    let mut parts = sorted.chunks(sorted.len().div_ceil(threads).max(1));
-    let first = parts.next().unwrap_or_default();
-    let answers = std::thread::scope(|scope| {
-        let others: Vec<_> = parts.map(|part| scope.spawn(|| answer(part))).collect();
-        let mut answers = answer(first);
-        for other in others {
-            answers.extend(other.join().expect("because it hands errors back"));
-        }
-        answers
-    });
-    let mut placed: Vec<(usize, A)> = order.into_iter().zip(answers).collect();
-    placed.sort_by_key(|(index, _)| *index);
-    placed.into_iter().map(|(_, answer)| answer).collect()
+/// Items in the order of their names, and their places before that.
+struct Sorted<'i, T> {
+    items: Vec<&'i T>,
+    places: Vec<usize>,
+}
+
+impl<'i, T: Ord> Sorted<'i, T> {
+    fn of(items: &'i [T]) -> Self {
+        let mut places: Vec<usize> = (0..items.len()).collect();
+        places.sort_by_key(|place| &items[*place]);
+        let items = places.iter().map(|place| &items[*place]).collect();
+        Self { items, places }
+    }
+
+    /// One of several even parts.
+    fn part(&self, part: usize, parts: usize) -> &[&'i T] {
+        let bound = |part: usize| self.items.len() * part / parts;
+        &self.items[bound(part)..bound(part + 1)]
+    }
+
+    /// Puts the items' answers, which come sorted, where the items were.
+    fn unsorted<A>(&self, answers: impl Iterator<Item = A>) -> Vec<A> {
+        let mut placed: Vec<(usize, A)> = self.places.iter().copied().zip(answers).collect();
+        placed.sort_by_key(|(place, _)| *place);
+        placed.into_iter().map(|(_, answer)| answer).collect()
+    }
 }
 
 /// More threads wait for each other in the kernel.
 const THREADS_MAX: usize = 4;
 /// Fewer are looked at before a thread is started.
-const ITEMS_PER_THREAD: usize = 32;
+const ITEMS_PER_THREAD: usize = 64;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn answers_keep_the_order_of_their_items_however_many_there_are() {
-        for count in [0, 1, 31, 63, 64, 65, 187, 1000] {
+    fn answers_keep_the_order_of_their_items_in_however_many_parts() {
+        for count in [0, 1, 31, 64, 187, 1000] {
             let items: Vec<u64> = (0..count).map(|index| index * 7919 % 1009).collect();
-            let answers = in_order(&items, |part| {
-                assert!(part.is_sorted());
-                part.iter().map(|item| **item * 2).collect()
-            });
-            let expected: Vec<u64> = items.iter().map(|item| item * 2).collect();
-            assert_eq!(answers, expected, "{count}");
+            let sorted = Sorted::of(&items);
+            for parts in 1..=4 {
+                let answers = (0..parts).flat_map(|part| sorted.part(part, parts));
+                let answers: Vec<u64> = answers.map(|item| **item * 2).collect();
+                assert!(answers.is_sorted());
+                let expected: Vec<u64> = items.iter().map(|item| item * 2).collect();
+                assert_eq!(sorted.unsorted(answers.into_iter()), expected, "{count}");
+            }
         }
     }
 }

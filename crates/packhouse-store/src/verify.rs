@@ -201,9 +201,24 @@ impl Store {
         found.plan = Some(manifest.plan().to_owned());
         found.problems = self.set_problems(set, &manifest);
         let quarantined = self.quarantined_names();
-        let objects = self.object_problems(&manifest, depth, progress);
+        let wanted: BTreeSet<(ObjectDigest, u64)> = manifest
+            .entries()
+            .iter()
+            .map(|entry| (entry.object, entry.length))
+            .collect();
+        let wanted: Vec<_> = wanted.into_iter().collect();
         let keys: Vec<PackKey> = manifest.entries().iter().map(|entry| entry.pack).collect();
-        let packs = self.lookup_packs(&keys);
+        let (packs, refusals) = match depth {
+            Depth::Shallow => {
+                let looked = self.look_at(&keys, &wanted);
+                (looked.packs, looked.objects)
+            }
+            Depth::Deep { threads } => {
+                let hashed = self.hash_objects(&wanted, threads, progress);
+                (self.look_at(&keys, &[]).packs, hashed)
+            }
+        };
+        let objects: BTreeMap<_, _> = wanted.into_iter().zip(refusals).collect();
         for (entry, pack) in manifest.entries().iter().zip(packs) {
             let object = objects.get(&(entry.object, entry.length));
             let problem = pack_problem(entry, pack, &quarantined)
@@ -236,26 +251,6 @@ impl Store {
             }
         }
         problems
-    }
-
-    /// Verifies each object of a set once, `threads` at a time when their bytes are hashed.
-    fn object_problems(
-        &self,
-        manifest: &SetManifest,
-        depth: Depth,
-        progress: &(dyn Fn(u64) + Sync),
-    ) -> BTreeMap<(ObjectDigest, u64), Option<ObjectRefusal>> {
-        let wanted: BTreeSet<(ObjectDigest, u64)> = manifest
-            .entries()
-            .iter()
-            .map(|entry| (entry.object, entry.length))
-            .collect();
-        let wanted: Vec<_> = wanted.into_iter().collect();
-        let refusals = match depth {
-            Depth::Shallow => self.look_at_objects(&wanted),
-            Depth::Deep { threads } => self.hash_objects(&wanted, threads, progress),
-        };
-        wanted.into_iter().zip(refusals).collect()
     }
 
     /// The content names of what lies in quarantine. A folder that can't be listed has none: then

@@ -5,6 +5,7 @@ use crate::failure::Failure;
 use crate::glance;
 use crate::places::{Lookup, Places};
 use crate::run;
+use crate::staged::Listed;
 use packhouse_base::units;
 use packhouse_store::doctor::{Ability, DoctorReport};
 use packhouse_store::root::Store;
@@ -15,6 +16,7 @@ use serde_json::{Value, json};
 pub(crate) fn examine(store: Option<&Store>, lookup: Lookup<'_>) -> Result<Answer, Failure> {
     let places = Places::find(lookup)?;
     let plugin = run::plugin(lookup);
+    let staged = Listed::of(lookup);
     let shown = match &plugin {
         Ok(path) => path.display().to_string(),
         Err(failure) => failure
@@ -28,6 +30,7 @@ pub(crate) fn examine(store: Option<&Store>, lookup: Lookup<'_>) -> Result<Answe
         row("plug-in", &shown),
         row("store", &places.store.display().to_string()),
         row("private state", &places.state.display().to_string()),
+        row("stages", &staged.summary()),
     ];
     let Some(store) = store else {
         rows.push(row("sets", "no store yet"));
@@ -35,6 +38,9 @@ pub(crate) fn examine(store: Option<&Store>, lookup: Lookup<'_>) -> Result<Answe
             "plugin": plugin.ok().map(|path| path.display().to_string()),
             "root": places.store.display().to_string(),
             "state": places.state.display().to_string(),
+            "stage": staged.path(),
+            "stages": staged.document(),
+            "stage_problem": staged.problem(),
             "store": Value::Null,
         });
         return Ok(Answer::done(table(&COLUMNS, &rows), json));
@@ -60,6 +66,9 @@ pub(crate) fn examine(store: Option<&Store>, lookup: Lookup<'_>) -> Result<Answe
         "plugin": plugin.ok().map(|path| path.display().to_string()),
         "root": report.root.display().to_string(),
         "state": places.state.display().to_string(),
+        "stage": staged.path(),
+        "stages": staged.document(),
+        "stage_problem": staged.problem(),
         "store": document(&report),
     });
     Ok(Answer::done(text, json))

@@ -1,6 +1,5 @@
 //! What is staged, for the commands that look at a store as a whole: `ls`, `du` and `gc`.
 
-use crate::failure::Failure;
 use crate::places::Lookup;
 use crate::stage::{open_root, root_path, unusable};
 use crate::stores::short;
@@ -9,11 +8,13 @@ use packhouse_base::units;
 use packhouse_stage::{Collected, StageListing};
 use packhouse_store::root::Store;
 use serde_json::{Value, json};
+use std::path::PathBuf;
 
 /// The stages of the environment's folder. One that can't be used is said to be so and stops
 /// nothing.
 #[derive(Debug, Default)]
 pub(crate) struct Listed {
+    path: Option<PathBuf>,
     pub(crate) stages: Vec<StageListing>,
     problem: Option<String>,
 }
@@ -27,28 +28,40 @@ pub(crate) struct Swept {
 
 impl Listed {
     pub(crate) fn of(lookup: Lookup<'_>) -> Self {
-        let failed = |failure: Failure| Self {
-            stages: Vec::new(),
-            problem: Some(failure.reason()),
-        };
+        let mut listed = Self::default();
         let path = match root_path(None, lookup) {
             Ok(path) => path,
-            Err(failure) => return failed(failure),
+            Err(failure) => {
+                listed.problem = Some(failure.reason());
+                return listed;
+            }
         };
-        let root = match open_root(&path, false) {
-            Ok(root) => root,
-            Err(error) if error.is_missing() => return Self::default(),
-            Err(error) => return failed(unusable(&path, &error)),
-        };
-        match packhouse_stage::list(&root) {
-            Ok(stages) => Self {
-                stages,
-                problem: None,
+        match open_root(&path, false) {
+            Ok(root) => match packhouse_stage::list(&root) {
+                Ok(stages) => listed.stages = stages,
+                Err(error) => listed.problem = Some(error.to_string()),
             },
-            Err(error) => Self {
-                stages: Vec::new(),
-                problem: Some(error.to_string()),
-            },
+            Err(error) if error.is_missing() => {}
+            Err(error) => listed.problem = Some(unusable(&path, &error).reason()),
+        }
+        listed.path = Some(path);
+        listed
+    }
+
+    /// The folder of stages, where one is known.
+    pub(crate) fn path(&self) -> Option<String> {
+        Some(self.path.as_ref()?.display().to_string())
+    }
+
+    /// Where stages are and what there is, in one line.
+    pub(crate) fn summary(&self) -> String {
+        let path = self.path().unwrap_or_default();
+        match &self.problem {
+            Some(problem) => format!("{path} is not used: {problem}"),
+            None => {
+                let bytes = units::bytes(self.bytes());
+                format!("{path}: {} sets in memory ({bytes})", self.stages.len())
+            }
         }
     }
 
