@@ -12,6 +12,7 @@ mod equality;
 mod equivalence;
 mod interrupted;
 mod memory;
+mod moved;
 mod options;
 mod places;
 mod prepared;

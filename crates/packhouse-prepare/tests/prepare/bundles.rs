@@ -2,12 +2,17 @@
 
 use crate::store_fixture::{DEEP, config, folder, real, set};
 use packhouse_base::digest::{Digest, ObjectDigest};
+use packhouse_prepare::beside::{BesideError, FileBeside};
 use packhouse_prepare::bundle::{self, BundleDraft, BundleError, Contents};
+use packhouse_sim::{Crash, Fault, SimClock, SimFs};
+use packhouse_store::gc::GcOptions;
 use packhouse_store::manifest::SetManifest;
 use packhouse_store::object::ObjectTrust;
 use packhouse_store::root::Store;
 use packhouse_store::set::SetOutcome;
+use packhouse_sys::fs::FsErrorKind;
 use std::path::Path;
+use std::sync::Arc;
 
 const PAYLOADS: [&[u8]; 4] = [b"alpha", b"", &[7; 513], b"alpha"];
 
@@ -410,4 +415,95 @@ fn an_export_of_a_damaged_object_breaks_off_and_no_reader_takes_it() {
     assert!(error.to_string().contains("is corrupt"), "{error}");
     let second = folder();
     assert!(take(&real(config(second.path())), &bytes).is_err());
+}
+
+const DAY_NS: u64 = 24 * 60 * 60 * 1_000_000_000;
+
+/// What a gc with the usual policy would remove.
+fn removed_sets(store: &Store) -> u64 {
+    let report = store
+        .gc(&GcOptions::default())
+        .expect("because the store is this user's");
+    report.plan.sets.len() as u64
+}
+
+#[test]
+fn an_imported_set_is_young_for_gc_and_in_use_when_it_comes_again() {
+    let (manifest, bytes) = bundle();
+    let home = folder();
+    let store = real(config(home.path()));
+    take(&store, &bytes).expect("because it is sound");
+    store.clock().sleep_ns(13 * DAY_NS);
+    assert_eq!(removed_sets(&store), 0);
+    assert!(store.verify_set(manifest.key(), DEEP, &|_| ()).is_good());
+    store.clock().sleep_ns(2 * DAY_NS);
+    assert_eq!(
+        removed_sets(&store),
+        1,
+        "nobody has its model, and it was never used"
+    );
+    let again = take(&store, &bytes).expect("because it is sound");
+    assert_eq!(again.outcome, SetOutcome::Created);
+    assert!(store.verify_set(manifest.key(), DEEP, &|_| ()).is_good());
+}
+
+/// Writes a bundle's file on a simulated disk, as the command does.
+fn to_file(sim: &SimFs, bytes: &[u8]) -> bool {
+    let dir = crate::foreign_world::dir_at(sim, Path::new("/home/user"));
+    FileBeside::create(sim, &dir).is_ok_and(|beside| {
+        let written = beside.file().write_all_at(0, bytes).is_ok();
+        written && beside.publish("set.tar").is_ok()
+    })
+}
+
+#[test]
+fn a_bundles_file_is_whole_or_absent_whatever_the_file_system_can() {
+    for unnamed_files in [true, false] {
+        let base = SimFs::new(1, Arc::new(SimClock::new()));
+        base.make_dirs("/home/user", 1000, 0o755);
+        base.set_abilities(unnamed_files, true);
+        let sim = base.crash(Crash::Kept, 0);
+        sim.restart_count();
+        assert!(to_file(&sim, b"bundle"));
+        let count = sim.operation_count();
+        assert!(count >= 5, "only {count} operations were counted");
+        for at in 0..count {
+            for fault in [
+                Fault::Stop { at },
+                Fault::Full { at },
+                Fault::Error {
+                    at,
+                    kind: FsErrorKind::Io,
+                },
+            ] {
+                let sim = base.crash(Crash::Kept, 0);
+                sim.restart_count();
+                sim.set_fault(Some(fault));
+                let reported = to_file(&sim, b"bundle");
+                sim.set_fault(None);
+                for crash in [Crash::Lost, Crash::Torn, Crash::LostEntries, Crash::Kept] {
+                    let disk = sim.crash(crash, 7);
+                    let found = disk.read("/home/user/set.tar");
+                    let context = format!("{fault:?}, {crash:?}, unnamed: {unnamed_files}");
+                    match found {
+                        Some(found) => assert_eq!(found, b"bundle", "{context}"),
+                        None => assert!(!reported, "{context}: a reported file is gone"),
+                    }
+                }
+            }
+        }
+        let taken = FileBeside::create(
+            &sim,
+            &crate::foreign_world::dir_at(&sim, Path::new("/home/user")),
+        );
+        let error = taken.expect("because there is room").publish("set.tar");
+        let error = error.expect_err("because the name is taken");
+        assert!(matches!(error, BesideError::Taken { .. }), "{error}");
+        assert_eq!(
+            sim.files("/home/user").len(),
+            1,
+            "left behind: {:?}",
+            sim.files("/home/user")
+        );
+    }
 }

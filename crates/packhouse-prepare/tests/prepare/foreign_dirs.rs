@@ -411,8 +411,8 @@ fn nothing_is_overwritten_and_no_part_is_left() {
     assert_eq!(names(&source.packs()), [""; 0]);
 }
 
-/// As the other side validates a stage: the manifests and receipts are equal, the record names them,
-/// and the copies have the payloads' lengths; here also their bytes.
+/// As the other side validates a stage: manifests and receipts are equal, the record names them, and
+/// the copies have the payloads' lengths; here also their bytes.
 #[test]
 fn a_stage_has_the_files_and_fields_of_the_format() {
     let source = Source::new();
