@@ -199,10 +199,15 @@ fn a_shallower_model_is_told_what_it_lacks_in_bounded_length() {
     assert_eq!(said[8], "missing: and 115 more");
 }
 
+/// The built-in plan names no architecture: its names, shapes and slots say more. A plan that does
+/// name one holds to it.
 #[test]
 fn a_model_of_another_architecture_is_refused_by_that_name() {
+    let text = std::str::from_utf8(find("qwen27-xe2-m6").unwrap().bytes).unwrap();
+    let named = text.replacen("\n\n", "\narchitectures = [\"qwen35\"]\n\n", 1);
+    let named = Plan::parse(named.as_bytes(), "test").expect("because only a line was added");
     let refused = |name| {
-        let error = select(&plan(), &container(name, &model(65)));
+        let error = select(&named, &container(name, &model(65)));
         let error = error.expect_err("because the architecture differs");
         assert!(matches!(error, SelectionError::Architecture { .. }));
         error.to_string()
@@ -215,6 +220,8 @@ fn a_model_of_another_architecture_is_refused_by_that_name() {
         refused(None),
         "plan qwen27-xe2-m6 is for qwen35 models, and this one is of no named architecture"
     );
+    let taken = select(&plan(), &container(Some("llama"), &model(65)));
+    assert_eq!(taken.expect("because its names fit").chosen.len(), 187);
 }
 
 #[test]
