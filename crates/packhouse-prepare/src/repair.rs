@@ -15,10 +15,12 @@
 
 use crate::model::{Model, ModelError};
 use crate::prepare::{
-    Event, Item, Made, Options, Order, Phase, PrepareError, Progress, Reason, make_packs, prepare,
+    Event, Item, Made, Options, Order, Phase, PrepareError, Progress, Reason, foretell, make_packs,
+    prepare,
 };
 use packhouse_base::Blame;
 use packhouse_base::digest::{Digest, PackKey, SetKey};
+use packhouse_base::identity::{SetEntry, set_key};
 use packhouse_store::container_record::{
     Admission, ContainerFile, ContainerRecord, ContainerRecordError,
 };
@@ -193,17 +195,28 @@ pub fn heal(
     if diagnosis.needs_model() {
         needed()?;
     }
-    move_wrong_files(store, diagnosis)?;
     match &diagnosis.manifest {
         None => {
             let (model, order) = needed()?;
-            let actual = prepare(store, model, order, options, progress, cancel)?.set;
+            let actual = match foretell(store, model, order) {
+                Some(actual) => actual,
+                None => {
+                    let reasons = vec![Reason::New; order.items.len()];
+                    let made = make_packs(store, model, order, reasons, options, progress, cancel)?;
+                    key_of(order, &made)
+                }
+            };
+            // As long as nobody knows better, the damaged manifest is what shows that there is a
+            // set.
             if actual != set {
                 let expected = set;
                 return Err(RepairError::OtherSet { expected, actual });
             }
+            move_wrong_files(store, diagnosis)?;
+            prepare(store, model, order, options, progress, cancel)?;
         }
         Some(manifest) => {
+            move_wrong_files(store, diagnosis)?;
             let mut entries = manifest.entries().to_vec();
             let bad: Vec<_> = diagnosis.found.bad_tensors().collect();
             if !bad.is_empty() {
@@ -233,6 +246,23 @@ pub fn heal(
     repaired.left = store.verify_set(set, Depth::Shallow, &|_| {});
     repaired.done = done(diagnosis, &repaired.left);
     Ok(repaired)
+}
+
+/// The key of the set of packs that were made.
+fn key_of(order: &Order, made: &[Made]) -> SetKey {
+    let entries = order.items.iter().filter_map(|item| {
+        let made = made.iter().find(|made| made.slot == item.slot)?;
+        Some(SetEntry {
+            slot: item.slot,
+            tensor: item.tensor.clone(),
+            pack: made.record.key(),
+        })
+    });
+    set_key(
+        &order.plan,
+        &order.plan_digest,
+        &entries.collect::<Vec<_>>(),
+    )
 }
 
 /// The items whose slots are bad, and the reasons.

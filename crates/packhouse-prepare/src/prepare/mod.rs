@@ -38,7 +38,7 @@ pub use error::PrepareError;
 pub use order::{Item, Order, Recipe};
 pub use progress::{Event, Phase, Progress, Quiet};
 pub use run::prepare;
-pub(crate) use run::{Made, make_packs};
+pub(crate) use run::{Made, foretell, make_packs};
 pub(crate) use state::Reason;
 
 use packhouse_base::digest::{Digest, SetKey};

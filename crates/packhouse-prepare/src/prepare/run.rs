@@ -11,8 +11,9 @@ use super::segments::{self, Segment};
 use super::state::{Reason, State, States};
 use super::{Cost, Options, PrepareError, Prepared, SourceHash, worker};
 use crate::model::Model;
-use packhouse_base::digest::{Digest, TensorDigest};
+use packhouse_base::digest::{Digest, SetKey, TensorDigest};
 use packhouse_base::encode::Sequence;
+use packhouse_base::identity::{SetEntry, set_key};
 use packhouse_store::lock::{LockError, WorkLock};
 use packhouse_store::record::PackRecord;
 use packhouse_store::reserve::{Reservation, RoomError};
@@ -86,6 +87,21 @@ pub(crate) fn make_packs(
             .collect()
     });
     work.end(made)
+}
+
+/// The set that an order makes, where the ledger knows the digests of all its tensors.
+pub(crate) fn foretell(store: &Store, model: &Model, order: &Order) -> Option<SetKey> {
+    let learnt = Learnt::new(store, model);
+    let entries = order.items.iter().map(|item| {
+        let source = learnt.digest(item.shard, item.range)?;
+        Some(SetEntry {
+            slot: item.slot,
+            tensor: item.tensor.clone(),
+            pack: item.recipe.identity(source).key(),
+        })
+    });
+    let entries: Vec<SetEntry> = entries.collect::<Option<_>>()?;
+    Some(set_key(&order.plan, &order.plan_digest, &entries))
 }
 
 /// Refuses what could never be made, before anything is written.

@@ -1,11 +1,12 @@
 //! What runs cost and what they leave: once, again, resumed, by content, without room to write.
 
-use crate::prepare_world::{MODEL, ROOT, World, counts, model_bytes, turned};
+use crate::prepare_world::{MODEL, ROOT, World, counts, model_bytes, shard_bytes, turned};
 use packhouse_base::digest::Digest;
 use packhouse_prepare::prepare::{PrepareError, Prepared, Quiet, SourceHash, prepare};
 use packhouse_store::container_record::Admission;
 use packhouse_store::object::ObjectTrust;
 use packhouse_store::set::SetOutcome;
+use std::num::NonZeroUsize;
 
 fn set_file(world: &World, prepared: &Prepared, name: &str) -> Vec<u8> {
     let path = format!("{ROOT}/v1/sets/{}/{name}", prepared.set);
@@ -293,4 +294,78 @@ fn one_tensor_fills_several_slots() {
         "read once"
     );
     assert!(world.verify(&prepared).is_good());
+}
+
+#[test]
+fn a_model_in_shards_is_one_set_with_a_digest_per_file() {
+    let world = World::new();
+    let paths = ["/home/user/m-1.gguf", "/home/user/m-2.gguf"];
+    let shards = shard_bytes(0, 3);
+    for (path, bytes) in paths.iter().zip(&shards) {
+        world.sim.replace(path, bytes, 0o644);
+    }
+    world.sim.clock().advance_ns(10_000_000_000);
+    let whole = world.prepare().expect("because nothing is in the way");
+    let mut options = world.options.clone();
+    options.expected = shards.iter().map(|bytes| Digest::of(bytes)).collect();
+    let model = world
+        .open_model(&paths)
+        .expect("because both shards are there");
+    let order = world.order(&model);
+    let store = world.store();
+    let sharded = prepare(&store, &model, &order, &options, &Quiet, &|| false)
+        .expect("because nothing is in the way");
+    // The same tensors in the same slots: the set does not depend on how the file was cut.
+    assert_eq!(sharded.set, whole.set);
+    assert_eq!(counts(&sharded), (5, 0, 0));
+    let bytes: usize = shards.iter().map(Vec::len).sum();
+    assert_eq!(sharded.cost.source_bytes, bytes as u64);
+    let records = store
+        .read_container_records(whole.set)
+        .expect("because it is there");
+    let files = records
+        .records
+        .iter()
+        .find(|record| record.files().len() == 2);
+    let files = files.expect("because the shards have a record").files();
+    assert_eq!(files[1].name, "m-2.gguf");
+    assert_eq!(files[1].digest, Some(Digest::of(&shards[1])));
+    let again =
+        prepare(&store, &model, &order, &options, &Quiet, &|| false).expect("because all is there");
+    assert_eq!(again.cost.source_bytes, 0);
+    // A shard alone is no model.
+    let error = world
+        .open_model(&paths[1..])
+        .err()
+        .map(|error| error.to_string());
+    assert_eq!(
+        error.as_deref(),
+        Some("/home/user/m-2.gguf: shard 0 of 2 is missing")
+    );
+}
+
+#[test]
+fn threads_and_memory_change_no_byte() {
+    let mut expected = None;
+    for threads in [1, 2, 3, 8] {
+        for memory_bytes in [1, 600, 2000, 1 << 20] {
+            let mut world = World::new();
+            world.options.threads = NonZeroUsize::new(threads).expect("because it is not 0");
+            world.options.memory_bytes = memory_bytes;
+            let prepared = world.prepare().expect("because nothing is in the way");
+            let files = ["manifest.json", "runtime-index.tsv"];
+            let files = files.map(|name| set_file(&world, &prepared, name));
+            let made = (
+                prepared.set,
+                files,
+                world.sim.files(format!("{ROOT}/v1/sets")),
+            );
+            assert_eq!(
+                *expected.get_or_insert(made.clone()),
+                made,
+                "{threads} {memory_bytes}"
+            );
+            assert!(world.verify(&prepared).is_good());
+        }
+    }
 }

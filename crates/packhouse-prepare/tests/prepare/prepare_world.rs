@@ -105,13 +105,36 @@ pub(crate) const TENSORS: [(&str, &str, [u64; 2]); 7] = [
 
 /// The bytes of a model; `salt` changes all of them but those of `blk.1.down.weight`.
 pub(crate) fn model_bytes(salt: u8) -> Vec<u8> {
+    part_bytes(&TENSORS, salt, &[])
+}
+
+/// The bytes of two shards of the same tensors.
+pub(crate) fn shard_bytes(salt: u8, cut: usize) -> [Vec<u8>; 2] {
+    let (first, second) = TENSORS.split_at(cut);
+    [(0, first), (1, second)].map(|(no, tensors)| {
+        let total = i32::try_from(TENSORS.len()).expect("because they are few");
+        let split = [
+            ("split.no", Value::U16(no)),
+            ("split.count", Value::U16(2)),
+            ("split.tensors.count", Value::I32(total)),
+        ];
+        part_bytes(tensors, salt, &split)
+    })
+}
+
+fn part_bytes(tensors: &[(&str, &str, [u64; 2])], salt: u8, split: &[(&str, Value)]) -> Vec<u8> {
     let architecture = Entry {
         key: "general.architecture".into(),
         value: Value::String("llama".into()),
     };
     let draft = Draft {
-        metadata: vec![architecture],
-        tensors: TENSORS
+        metadata: std::iter::once(architecture)
+            .chain(split.iter().map(|(key, value)| Entry {
+                key: (*key).into(),
+                value: value.clone(),
+            }))
+            .collect(),
+        tensors: tensors
             .iter()
             .map(|(name, ty, dims)| DraftTensor {
                 name: (*name).into(),

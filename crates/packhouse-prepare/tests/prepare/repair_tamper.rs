@@ -436,4 +436,12 @@ fn a_damaged_manifest_takes_no_other_set() {
         matches!(error, RepairError::OtherSet { expected, .. } if expected == scene.prepared.set),
         "{error}"
     );
+    // Neither the other set nor the loss of this one: the right model still finds and heals it.
+    assert_eq!(
+        scene.world.store().list_sets(),
+        Ok(vec![scene.prepared.set])
+    );
+    scene.sim().replace(MODEL, &model_bytes(0), 0o644);
+    assert!(scene.repair().expect("because it is the model").is_good());
+    assert!(scene.world.verify(&scene.prepared).is_good());
 }

@@ -327,6 +327,50 @@ fn repair_heals_what_verify_finds_and_names_a_model_that_is_gone() {
     assert_eq!(json["unhealed"].as_array().unwrap().len(), 1);
 }
 
+#[test]
+fn a_damaged_manifest_is_made_again_under_the_plan_that_the_index_fits() {
+    let sandbox = Sandbox::new();
+    write_model(&sandbox.path("model.gguf"), 3);
+    let set = prepare(&sandbox)["set"].as_str().unwrap().to_owned();
+    let folder = sandbox.path(&format!("home/.cache/packhouse/v1/sets/{set}"));
+    let replace = |name: &str, bytes: &[u8]| {
+        std::fs::remove_file(folder.join(name)).unwrap();
+        std::fs::write(folder.join(name), bytes).unwrap();
+    };
+    let whole = std::fs::read(folder.join("manifest.json")).unwrap();
+    replace("manifest.json", &whole[..99]);
+    let (exit, said, complained) = run(&mut sandbox.command(&["repair"]));
+    assert_eq!(exit, 0, "{said}{complained}");
+    assert_eq!(std::fs::read(folder.join("manifest.json")).unwrap(), whole);
+    // With the index gone too, only the user knows the plan.
+    replace("manifest.json", &whole[..99]);
+    replace("runtime-index.tsv", b"");
+    let (exit, _, complained) = run(&mut sandbox.command(&["repair"]));
+    assert_eq!(exit, 3);
+    assert!(
+        complained.starts_with("error: the plan of the set is not known: "),
+        "{complained}"
+    );
+    let (exit, said, complained) = run(&mut sandbox.command(&["repair", "--plan", "identity"]));
+    assert_eq!(exit, 3, "{said}");
+    assert!(
+        complained.contains("model and plan make set "),
+        "{complained}"
+    );
+    let (exit, said, _) = run(&mut sandbox.command(&["repair", &set, "--plan", "xe2-q4_0"]));
+    assert_eq!(exit, 0, "{said}");
+    must_be_whole_again(&sandbox, &folder, &whole);
+}
+
+fn must_be_whole_again(sandbox: &Sandbox, folder: &Path, manifest: &[u8]) {
+    assert_eq!(
+        std::fs::read(folder.join("manifest.json")).unwrap(),
+        manifest
+    );
+    let (exit, said, _) = run(&mut sandbox.command(&["verify", "--deep"]));
+    assert_eq!(exit, 0, "{said}");
+}
+
 /// Starts a prepare whose streams nobody reads.
 fn start(sandbox: &Sandbox) -> Child {
     sandbox
