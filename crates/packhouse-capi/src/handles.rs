@@ -35,6 +35,11 @@ unsafe impl Send for Texts {}
 // SAFETY: as for Send.
 unsafe impl Sync for Texts {}
 
+/// C may use a handle, and give back its last count, on any thread.
+const fn on_any_thread<T: Send + Sync>() {}
+const _: () = on_any_thread::<packhouse_set>();
+const _: () = on_any_thread::<packhouse_mapping>();
+
 impl packhouse_set {
     pub(crate) fn new(reader: SetReader) -> Self {
         let texts = reader.manifest().entries().iter();

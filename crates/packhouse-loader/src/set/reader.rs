@@ -406,9 +406,7 @@ impl SetReader {
     /// Hands a payload out no more.
     pub(crate) fn distrust(&self, entry: &Entry, refusal: &Refusal) {
         if let Ok(slot) = self.slot_of(entry) {
-            let mut payload = lock(&slot.payload);
-            payload.sampled = None;
-            payload.differs = Some(refusal.clone());
+            lock(&slot.payload).differs = Some(refusal.clone());
         }
     }
 
