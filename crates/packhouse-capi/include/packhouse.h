@@ -41,7 +41,8 @@ extern "C" {
 #define PACKHOUSE_TEXT_BYTES 496
 /* Bytes of a layout's or parameter's name, its final NUL among them. */
 #define PACKHOUSE_NAME_BYTES 48
-/* Samples of live weights alone: nothing is hashed. */
+/* Samples of live weights alone: nothing is hashed, and a payload of the store is mapped only
+   after packhouse_set_sample found it equal. */
 #define PACKHOUSE_TRUST_SAMPLE 1u
 /* A receipt of this user, else a hash now. */
 #define PACKHOUSE_TRUST_RECEIPT 2u
