@@ -301,8 +301,8 @@ pub type packhouse_live_weights = Option<
     unsafe extern "C" fn(context: *mut c_void, offset: u64, target: *mut c_void, bytes: u64) -> i32,
 >;
 
-/// Samples of live weights alone: nothing is hashed, and a payload of the store is mapped only after
-/// `packhouse_set_sample` found it equal.
+/// Samples of live weights alone: nothing is hashed, and a payload of the store is mapped only
+/// after `packhouse_set_sample` found it equal.
 pub const PACKHOUSE_TRUST_SAMPLE: u32 = 1;
 /// A receipt of this user, else a hash now.
 pub const PACKHOUSE_TRUST_RECEIPT: u32 = 2;
