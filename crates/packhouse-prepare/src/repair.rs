@@ -15,12 +15,12 @@
 
 use crate::model::{Model, ModelError};
 use crate::prepare::{
-    Event, Item, Made, Options, Order, Phase, PrepareError, Progress, Reason, foretell, make_packs,
-    prepare,
+    Event, Item, Made, Options, Order, Phase, PrepareError, Progress, RUN_SCHEMA, Reason, foretell,
+    make_packs, prepare,
 };
-use packhouse_base::Blame;
 use packhouse_base::digest::{Digest, PackKey, SetKey};
 use packhouse_base::identity::{SetEntry, set_key};
+use packhouse_base::{Blame, canonical};
 use packhouse_store::container_record::{
     Admission, ContainerFile, ContainerRecord, ContainerRecordError,
 };
@@ -32,6 +32,7 @@ use packhouse_store::set::{
 use packhouse_store::verify::{
     Depth, SetProblem, SetVerification, TensorProblem, TensorVerification,
 };
+use serde_json::json;
 use std::num::NonZeroUsize;
 
 /// What is wrong with a set, before anything was done about it.
@@ -197,22 +198,9 @@ pub fn heal(
     }
     match &diagnosis.manifest {
         None => {
-            let (model, order) = needed()?;
-            let actual = match foretell(store, model, order) {
-                Some(actual) => actual,
-                None => {
-                    let reasons = vec![Reason::New; order.items.len()];
-                    let made = make_packs(store, model, order, reasons, options, progress, cancel)?;
-                    key_of(order, &made)
-                }
-            };
-            // As long as nobody knows better, the damaged manifest is what shows that there is a
-            // set.
-            if actual != set {
-                let expected = set;
-                return Err(RepairError::OtherSet { expected, actual });
-            }
+            must_make(store, set, needed()?, options, progress, cancel)?;
             move_wrong_files(store, diagnosis)?;
+            let (model, order) = needed()?;
             prepare(store, model, order, options, progress, cancel)?;
         }
         Some(manifest) => {
@@ -245,7 +233,49 @@ pub fn heal(
     }
     repaired.left = store.verify_set(set, Depth::Shallow, &|_| {});
     repaired.done = done(diagnosis, &repaired.left);
+    log(store, &repaired, options.process_id);
     Ok(repaired)
+}
+
+/// Keeps a log of the run. Without one nothing is wrong.
+fn log(store: &Store, repaired: &Repaired, process_id: u32) {
+    let left = &repaired.left;
+    let document = canonical::render(&json!({
+        "schema": RUN_SCHEMA,
+        "command": "repair",
+        "set": repaired.set.to_string(),
+        "tensor_count": left.tensors.len(),
+        "healed_count": repaired.done.len(),
+        "unhealed_count": repaired.unhealed.len(),
+        "problem_count": left.problems.len() + left.bad_tensors().count(),
+    }));
+    if let Ok(uses) = store.use_log() {
+        let _ = uses.keep_run(store.clock().wall_ns(), process_id, &document);
+    }
+}
+
+/// Errors when an order makes another set. As long as nobody knows better, the damaged manifest of
+/// this one is what shows that there is a set.
+fn must_make(
+    store: &Store,
+    expected: SetKey,
+    (model, order): (&Model, &Order),
+    options: &Options,
+    progress: &dyn Progress,
+    cancel: &(dyn Fn() -> bool + Sync),
+) -> Result<(), RepairError> {
+    let actual = match foretell(store, model, order) {
+        Some(actual) => actual,
+        None => {
+            let reasons = vec![Reason::New; order.items.len()];
+            let made = make_packs(store, model, order, reasons, options, progress, cancel)?;
+            key_of(order, &made)
+        }
+    };
+    if actual == expected {
+        return Ok(());
+    }
+    Err(RepairError::OtherSet { expected, actual })
 }
 
 /// The key of the set of packs that were made.

@@ -185,7 +185,7 @@ fn document(set: SetKey, prepared: &Prepared) -> Vec<u8> {
     };
     let cost = &prepared.cost;
     canonical::render(&json!({
-        "schema": "packhouse/run/1",
+        "schema": super::RUN_SCHEMA,
         "command": "prepare",
         "set": set.to_string(),
         "tensor_count": prepared.tensors.len(),

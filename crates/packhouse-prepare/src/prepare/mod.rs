@@ -46,6 +46,9 @@ use packhouse_store::container_record::Admission;
 use packhouse_store::set::SetOutcome;
 use std::num::NonZeroUsize;
 
+/// The schema of the run logs of `prepare` and `repair`.
+pub const RUN_SCHEMA: &str = "packhouse/run/1";
+
 /// How a prepare works.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {

@@ -6,6 +6,7 @@ use packhouse_prepare::prepare::{PrepareError, Prepared, Quiet, SourceHash, prep
 use packhouse_store::container_record::Admission;
 use packhouse_store::object::ObjectTrust;
 use packhouse_store::set::SetOutcome;
+use packhouse_sys::stat::FsKind;
 use std::num::NonZeroUsize;
 
 fn set_file(world: &World, prepared: &Prepared, name: &str) -> Vec<u8> {
@@ -368,4 +369,39 @@ fn threads_and_memory_change_no_byte() {
             assert!(world.verify(&prepared).is_good());
         }
     }
+}
+
+#[test]
+fn where_stat_proves_nothing_every_run_hashes_and_packs_once() {
+    let world = World::new();
+    world.sim.set_kind(FsKind::Nfs);
+    let first = world.prepare().expect("because nothing is in the way");
+    let second = world
+        .prepare()
+        .expect("because the packs are found by content");
+    assert_eq!((second.set, second.outcome), (first.set, SetOutcome::Equal));
+    assert_eq!(counts(&second), (5, 0, 0));
+    assert_eq!(second.cost.source_bytes, model_bytes(0).len() as u64);
+    assert_eq!(second.cost.written_bytes, 0);
+    assert!(second.cost.reverified_count >= 4);
+}
+
+#[test]
+fn a_model_from_the_future_is_packed_and_not_remembered() {
+    let world = World::new();
+    world.sim.replace(MODEL, &model_bytes(0), 0o644);
+    world.sim.clock().advance_ns(-20_000_000_000);
+    let first = world.prepare().expect("because nothing is in the way");
+    assert!(
+        first.cost.duration_ns < 5_000_000_000,
+        "nobody waits for it"
+    );
+    let expected = format!("{MODEL}: its ctime lies ahead of the clock");
+    assert_eq!(first.complaints, [expected]);
+    let second = world
+        .prepare()
+        .expect("because the packs are found by content");
+    assert_eq!(counts(&second), (5, 0, 0));
+    assert_eq!(second.cost.source_bytes, model_bytes(0).len() as u64);
+    assert_eq!(second.admission, first.admission);
 }

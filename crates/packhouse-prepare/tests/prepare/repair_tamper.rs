@@ -1,7 +1,7 @@
 //! The tamper matrix: each edit of a set is seen by verify under its own reason, healed by repair,
 //! and nothing else is read or written.
 
-use crate::prepare_world::{MODEL, ROOT, World, model_bytes};
+use crate::prepare_world::{MODEL, ROOT, STATE, World, model_bytes};
 use packhouse_base::digest::ObjectDigest;
 use packhouse_prepare::model::Model;
 use packhouse_prepare::prepare::{Order, Prepared, Quiet, SourceHash};
@@ -322,6 +322,40 @@ fn every_tamper_is_seen_for_its_own_reason_and_healed() {
         let nothing = scene.repair().expect("because nothing is wrong");
         assert!(nothing.is_good() && nothing.done.is_empty(), "{what}");
     }
+}
+
+/// The private logs of prepare and repair have the fields of `docs/format/state.md`, no others.
+#[test]
+fn run_logs_are_as_documented() {
+    let scene = Scene::new();
+    scene.sim().edit(scene.object(2), |bytes| bytes[7] ^= 1);
+    assert!(
+        scene
+            .repair()
+            .expect("because the model is there")
+            .is_good()
+    );
+    let document = include_str!("../../../../docs/format/state.md");
+    let table = document
+        .split("## 6. Run log")
+        .nth(1)
+        .expect("because it is a section");
+    let logs = scene.sim().files(STATE).into_iter().filter(|path| {
+        let folder = path.parent().and_then(|folder| folder.file_name());
+        folder.is_some_and(|name| name == "runs")
+    });
+    let mut commands = Vec::new();
+    for path in logs {
+        let bytes = scene.sim().read(path).expect("because it is there");
+        let log: serde_json::Value = serde_json::from_slice(&bytes).expect("because it is JSON");
+        let fields = log.as_object().expect("because it has fields");
+        for (field, value) in fields {
+            assert!(table.contains(&format!("`{field}`")), "{field}");
+            assert!(value.is_u64() || value.is_string(), "{field}: {value}");
+        }
+        commands.push(fields["command"].to_string());
+    }
+    assert_eq!(commands, ["\"prepare\"", "\"repair\""]);
 }
 
 #[test]
