@@ -28,7 +28,7 @@ fn live(folder: &Path) -> LivePacker {
 fn levels() -> Vec<Packers> {
     let levels: Vec<_> = IsaLevel::ALL.into_iter().filter_map(Packers::at).collect();
     for level in IsaLevel::ALL.into_iter().skip(levels.len()) {
-        println!("SKIP: {}: this CPU does not have it", level.name());
+        println!("NOT EXERCISED: {}: this CPU does not have it", level.name());
     }
     levels
 }

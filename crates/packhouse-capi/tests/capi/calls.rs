@@ -323,7 +323,7 @@ fn a_store_of_another_owner_is_used_when_that_owner_is_trusted() {
     let mut give = Command::new("chown");
     give.args(["-R", "12345:12345"]).arg(world.path("store"));
     if !run(&mut give).status.success() {
-        println!("SKIP: not root");
+        println!("NOT EXERCISED: not root");
         return;
     }
     let lines = world.probe(RECEIPT, &["open"]);
@@ -375,7 +375,7 @@ fn payloads_on_an_unknown_file_system_are_copied_and_hashed_while_they_are_read(
         .args(["-t", "ramfs", "-o", "mode=0755", "ramfs"])
         .arg(&far);
     if !run(&mut mount).status.success() {
-        println!("SKIP: no mount: not root, or not allowed to");
+        println!("NOT EXERCISED: no mount: not root, or not allowed to");
         return;
     }
     let _mount = Mount(&far);
