@@ -8,7 +8,7 @@
 mod bundle_oracle;
 
 libfuzzer_sys::fuzz_target!(|bundle: &[u8]| {
-    let mutant = bundle_oracle::Mutant::TakesTrailingBytes;
+    let mutant = bundle_oracle::Mutant::TrailingBytes;
     let verdict = bundle_oracle::compare(bundle, Some(mutant));
     assert!(verdict.is_ok(), "readers disagree: {verdict:?}");
 });

@@ -254,6 +254,9 @@ pub(crate) struct ImportArgs {
     /// The folder's layout: xe2-m6-v2 [default: the only one]
     #[arg(long, value_name = "FORMAT")]
     pub(crate) format: Option<String>,
+    /// With a folder: the model that it was made of, to compare its records with
+    #[arg(long)]
+    pub(crate) model: Option<PathBuf>,
 }
 
 /// What `stage` takes.

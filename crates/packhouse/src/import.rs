@@ -8,6 +8,7 @@ use crate::failure::Failure;
 use crate::files::open_regular;
 use crate::folders;
 use crate::places::Lookup;
+use crate::prepare;
 use crate::stores::{self, short};
 use packhouse_base::Blame;
 use packhouse_base::digest::Digest;
@@ -30,14 +31,22 @@ pub(crate) fn import(args: &ImportArgs, lookup: Lookup<'_>) -> Result<Answer, Fa
     let path = &args.path;
     if let Some(name) = &args.format {
         return match format_of(name)? {
-            ForeignFormat::Xe2M6V2 => from_xe2(path, lookup),
+            ForeignFormat::Xe2M6V2 => from_xe2(args, lookup),
         };
     }
-    if path == Path::new("-") {
-        return from_bundle(path, &mut io::stdin().lock(), lookup);
+    let is_stream = path == Path::new("-");
+    if !is_stream && is_folder(path) {
+        return from_xe2(args, lookup);
     }
-    if is_folder(path) {
-        return from_xe2(path, lookup);
+    if let Some(model) = &args.model {
+        return Err(
+            Failure::usage("--model with something else than a folder", model.display())
+                .cause("a bundle has its own record of the model")
+                .hint(format!("packhouse import {}", path.display())),
+        );
+    }
+    if is_stream {
+        return from_bundle(path, &mut io::stdin().lock(), lookup);
     }
     let mut file = open_regular(path).map_err(|error| {
         Failure::new("cannot open the bundle", path.display())
@@ -78,12 +87,18 @@ fn from_bundle(path: &Path, source: &mut dyn Read, lookup: Lookup<'_>) -> Result
     Ok(Answer::done(text, json))
 }
 
-fn from_xe2(path: &Path, lookup: Lookup<'_>) -> Result<Answer, Failure> {
+fn from_xe2(args: &ImportArgs, lookup: Lookup<'_>) -> Result<Answer, Failure> {
+    let path = &args.path;
+    let model = args.model.as_deref();
+    let model = model.map(prepare::open_model).transpose()?;
     let store = writable(lookup, path)?;
     let (dir, name) = set_folder(&store, path)?;
     let bar = Bar::new();
     let packers = Packers::detect();
-    let imported = xe2_m6_v2::import(&store, &packers, (&dir, &name), &mut copied(&bar));
+    let mut told = copied(&bar);
+    let place = (&dir, name.as_str());
+    let imported = xe2_m6_v2::import(&store, &packers, place, model.as_ref(), &mut told);
+    drop(told);
     drop(bar);
     let imported = imported.map_err(|error| foreign_untaken(path, &error))?;
     let text = format!(

@@ -20,6 +20,7 @@ mod json;
 mod keys;
 mod parse;
 mod records;
+mod source;
 
 pub use export::{ExportTargets, ForeignExport, ForeignExportError, export};
 pub use import::{ForeignImport, ForeignImportError, import};

@@ -13,11 +13,11 @@ use std::io::Read as _;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mutant {
     /// Takes whatever follows the end.
-    TakesTrailingBytes,
+    TrailingBytes,
     /// Takes objects whose bytes are others.
-    TakesOtherObjects,
+    OtherObjects,
     /// Takes any owner of a member.
-    TakesOwners,
+    Owners,
 }
 
 /// Whether both readers say the same of these bytes; answers what they say.
@@ -93,7 +93,7 @@ fn second(bytes: &[u8], mutant: Option<Mutant>) -> Option<()> {
     }
     let rest = bytes.get(end..)?;
     let is_end = rest.len() >= 1024 && rest[..1024].iter().all(|byte| *byte == 0);
-    let trails = rest.len() > 1024 && mutant != Some(Mutant::TakesTrailingBytes);
+    let trails = rest.len() > 1024 && mutant != Some(Mutant::TrailingBytes);
     (is_end && !trails).then_some(())?;
     holds_together(&files, mutant)
 }
@@ -134,7 +134,7 @@ fn plain_header(header: &tar::Header, mutant: Option<Mutant>) -> Option<String> 
             block[..100].fill(0);
             block[345..500].fill(0);
         }
-        if mutant == Some(Mutant::TakesOwners) {
+        if mutant == Some(Mutant::Owners) {
             block[108..124].fill(0);
             block[265..329].fill(0);
         }
@@ -166,7 +166,7 @@ fn holds_together(files: &[(String, Option<Vec<u8>>)], mutant: Option<Mutant>) -
         let object = by_path.get(path.as_str())?;
         (object.len() as u64 == entry.length).then_some(())?;
         let is_its = Digest::of(object) == entry.object.0;
-        (is_its || mutant == Some(Mutant::TakesOtherObjects)).then_some(())?;
+        (is_its || mutant == Some(Mutant::OtherObjects)).then_some(())?;
         expected.push(path);
     }
     for (name, _) in &contents.containers {

@@ -84,11 +84,7 @@ fn both_readers_agree_on_bundles_with_random_changes() {
 #[test]
 fn each_mutant_of_the_second_reader_is_found() {
     let sound = bundle(&[b"alpha", &[7; 513]]);
-    for mutant in [
-        Mutant::TakesTrailingBytes,
-        Mutant::TakesOtherObjects,
-        Mutant::TakesOwners,
-    ] {
+    for mutant in [Mutant::TrailingBytes, Mutant::OtherObjects, Mutant::Owners] {
         let mut numbers = Numbers(Digest::of(b"mutants"));
         let found = (0..20_000).any(|_| {
             let mut bytes = sound.clone();

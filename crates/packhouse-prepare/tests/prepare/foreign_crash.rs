@@ -67,7 +67,7 @@ fn import(sim: &SimFs, folder: &Path) -> Result<xe2::ForeignImport, xe2::Foreign
     let name = name.to_str().expect("because it is plain");
     let dir = dir_at(sim, folder);
     let store = open(sim, "second");
-    xe2::import(&store, &PACKERS, (&dir, name), &mut |_, _| {})
+    xe2::import(&store, &PACKERS, (&dir, name), None, &mut |_, _| {})
 }
 
 /// Runs `work` once per operation with a fault there, and hands each disk to `judge` after each

@@ -1,6 +1,6 @@
 //! Directories of the Xe2 pack set: written, read back, by both revisions, and what can't be.
 
-use crate::foreign_source::{Source, edit, flip, import, make, names, read_json, write};
+use crate::foreign_source::{Source, edit, flip, import, import_of, make, names, read_json, write};
 use crate::foreign_world::{SLOTTED, TENSORS, entry, hashed, model_bytes, unhashed};
 use crate::store_fixture::{DEEP, config, folder, real};
 use packhouse_base::digest::Digest;
@@ -211,6 +211,47 @@ fn what_was_exported_comes_back_as_the_same_packs_under_the_formats_plan() {
 }
 
 #[test]
+fn with_the_model_at_hand_records_are_compared_with_it_and_the_set_is_hashed() {
+    let (source, export) = Source::exported();
+    let model = source.home.path().join("model.gguf");
+    let home = folder();
+    let store = real(config(home.path()));
+    let done = import_of(&store, &export.folder, Some(&model)).expect("because it is the model");
+    let records = store.read_container_records(done.set);
+    let records = records.expect("because they are there").records;
+    assert_eq!(records, [hashed(&model_bytes(""))]);
+    let uses = store.use_log().expect("because state is there").read();
+    let uses = uses.expect("because it can be read");
+    assert!(
+        uses.sets[&done.set].containers.contains_key(&model),
+        "{uses:?}"
+    );
+    // Another file of the same name, and a record that points elsewhere in the right one.
+    let other = home.path().join("model.gguf");
+    write(&other, &model_bytes("other"));
+    let error = import_of(&store, &export.folder, Some(&other)).expect_err("because it is not");
+    let told = format!(
+        "has SHA-256 {}, the set was made of {}",
+        Digest::of(&model_bytes("other")),
+        Digest::of(&model_bytes(""))
+    );
+    assert!(error.to_string().contains(&told), "{error}");
+    let manifest = export.folder.join("manifest.json");
+    let key = read_json(&manifest)["tensors"][2]["key"].clone();
+    let key = key.as_str().expect("because it is text");
+    let own = export.folder.join(format!("tensors/{key}.json"));
+    edit(&manifest, "tensors.2.source_tensor.gguf_offset", json!(32));
+    edit(&own, "source_tensor.gguf_offset", json!(32));
+    let error = import_of(&store, &export.folder, Some(&model)).expect_err("because it moved");
+    let told = error.to_string();
+    assert!(
+        told.starts_with("blk.10.ffn_up.weight: ") && told.ends_with("at byte 32"),
+        "{told}"
+    );
+    import(&store, &export.folder).expect("because nobody looks into the model");
+}
+
+#[test]
 fn a_directory_of_revision_2_is_read_by_name_order_and_without_an_index() {
     let (_source, export) = Source::exported();
     let path = export.folder.join("manifest.json");
@@ -411,8 +452,8 @@ fn nothing_is_overwritten_and_no_part_is_left() {
     assert_eq!(names(&source.packs()), [""; 0]);
 }
 
-/// As the other side validates a stage: manifests and receipts are equal, the record names them, and
-/// the copies have the payloads' lengths; here also their bytes.
+/// As the other side validates a stage: manifests and receipts are equal, the record names them,
+/// and the copies have the lengths of payloads; here also their bytes.
 #[test]
 fn a_stage_has_the_files_and_fields_of_the_format() {
     let source = Source::new();

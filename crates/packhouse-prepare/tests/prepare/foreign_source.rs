@@ -77,10 +77,26 @@ impl Source {
 }
 
 pub(crate) fn import(store: &Store, folder: &Path) -> Result<ForeignImport, ForeignImportError> {
+    import_of(store, folder, None)
+}
+
+/// Imports with this model at hand.
+pub(crate) fn import_of(
+    store: &Store,
+    folder: &Path,
+    model: Option<&Path>,
+) -> Result<ForeignImport, ForeignImportError> {
     let name = folder.file_name().expect("because it has a name");
     let name = name.to_str().expect("because it is plain");
     let dir = dir_at(&RealFs, folder);
-    xe2::import(store, &PACKERS, (&dir, name), &mut |_, _| {})
+    let model = model.map(|path| model_at(&RealFs, path));
+    xe2::import(
+        store,
+        &PACKERS,
+        (&dir, name),
+        model.as_ref(),
+        &mut |_, _| {},
+    )
 }
 
 pub(crate) fn write(path: &Path, bytes: &[u8]) {

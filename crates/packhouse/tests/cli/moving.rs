@@ -87,6 +87,8 @@ fn a_set_goes_from_store_to_store_by_file_and_by_folder() {
             &["import", "set.tar", "--json"],
             &["verify", "--deep"],
             &["import", "packs"],
+            &["import", "packs", "--model", "model.gguf"],
+            &["import", "set.tar", "--model", "model.gguf"],
         ],
         elsewhere(&sandbox),
     );

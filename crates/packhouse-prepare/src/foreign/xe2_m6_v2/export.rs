@@ -11,15 +11,15 @@ use super::records::{
     ForeignSet, ForeignTensor, GgufSummary, INDEX_NAME, MANIFEST_NAME, RECEIPT_NAME, Revision,
     STAGE_NAME, SourceModel, StageSummary, TENSORS_NAME,
 };
+use super::source::{self, Source, chunk_bytes};
 use super::{LAYOUT_NAME, fnv1a_64};
 use crate::beside::{BesideError, FolderBeside};
-use crate::model::{Model, ModelError, ModelFile};
+use crate::model::{Model, ModelError};
 use packhouse_base::Blame;
-use packhouse_base::digest::{Digest, Hasher, SetKey, TensorDigest};
+use packhouse_base::digest::{Digest, Hasher, SetKey};
 use packhouse_base::units;
 use packhouse_container::TensorDirectory;
 use packhouse_layout::Layout;
-use packhouse_store::ledger::{SourceLedger, SourceRange};
 use packhouse_store::manifest::ManifestEntry;
 use packhouse_store::object::{ObjectRefusal, ObjectTrust};
 use packhouse_store::pack::PackRefusal;
@@ -28,7 +28,6 @@ use packhouse_store::root::Store;
 use packhouse_store::set::SetMiss;
 use packhouse_store::small::SmallRefusal;
 use packhouse_sys::fs::{Dir, FsError};
-use packhouse_sys::stat::FsTrust;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -168,7 +167,8 @@ pub fn export(
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<ForeignExport, ForeignExportError> {
     let packs = read_packs(store, set)?;
-    let file = one_file(model)?;
+    let file = source::one_file(model)
+        .map_err(|(path, count)| ForeignExportError::Shards { path, count })?;
     let source = Source::new(store, file);
     let recorded = recorded_models(store, set, file.identity().size)?;
     let sha256 = source.sha256(0, file.identity().size)?;
@@ -235,19 +235,6 @@ fn read_packs(
         return Err(ForeignExportError::Empty { set });
     }
     Ok(packs)
-}
-
-fn one_file(model: &Model) -> Result<&ModelFile, ForeignExportError> {
-    match model.files() {
-        [file] => Ok(file),
-        files => Err(ForeignExportError::Shards {
-            path: files
-                .first()
-                .map(|file| file.path().to_owned())
-                .unwrap_or_default(),
-            count: files.len(),
-        }),
-    }
 }
 
 /// The hashes of the model files that the set was made of; those of the length at hand first.
@@ -482,43 +469,6 @@ fn put(dir: &Dir, name: &str, bytes: &[u8]) -> Result<(), FsError> {
     file.sync()
 }
 
-/// A model file with what is known of its bytes.
-struct Source<'m> {
-    file: &'m ModelFile,
-    ledger: Option<SourceLedger>,
-}
-
-impl<'m> Source<'m> {
-    fn new(store: &Store, file: &'m ModelFile) -> Self {
-        let trusted = file.fs_trust() == FsTrust::Local;
-        let sources = trusted.then(|| store.sources().ok()).flatten();
-        let found = sources.and_then(|sources| sources.lookup(file.identity()).ok());
-        Self {
-            file,
-            ledger: found.map(|found| found.ledger),
-        }
-    }
-
-    /// SHA-256 of a range, from the ledger or read now.
-    fn sha256(&self, offset: u64, length: u64) -> Result<Digest, ModelError> {
-        let range = SourceRange { offset, length };
-        let known = self.ledger.as_ref().and_then(|ledger| ledger.tensor(range));
-        if let Some(TensorDigest(known)) = known {
-            return Ok(known);
-        }
-        let mut hasher = Hasher::default();
-        let mut buffer = vec![0; chunk_bytes(length)];
-        let (mut at, end) = (offset, offset + length);
-        while at < end {
-            let bytes = chunk_bytes(end - at);
-            self.file.read_exact_at(at, &mut buffer[..bytes])?;
-            hasher.update(&buffer[..bytes]);
-            at += bytes as u64;
-        }
-        Ok(hasher.finish())
-    }
-}
-
 impl ForeignExportError {
     /// Says whose side the failure is on.
     pub fn blame(&self) -> Blame {
@@ -538,12 +488,6 @@ impl ForeignExportError {
     }
 }
 
-/// The buffer for a read of `length` bytes: one chunk, or less.
-fn chunk_bytes(length: u64) -> usize {
-    usize::try_from(length).map_or(CHUNK_BYTES, |length| length.min(CHUNK_BYTES))
-}
-
-const CHUNK_BYTES: usize = 4 << 20;
 const PAYLOAD_MODE: u32 = 0o444;
 /// The other side replaces its records.
 const RECORD_MODE: u32 = 0o644;

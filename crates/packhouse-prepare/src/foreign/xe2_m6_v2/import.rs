@@ -10,6 +10,7 @@
 //! Never: believes a receipt, a key or a path that the directory holds.
 
 mod error;
+mod filing;
 
 pub use error::ForeignImportError;
 
@@ -18,15 +19,13 @@ use super::parse::{parse_manifest, parse_tensor};
 use super::records::{
     ForeignSet, ForeignTensor, INDEX_NAME, MANIFEST_NAME, Revision, TENSORS_NAME,
 };
-use crate::plan::{DimRule, Plan, builtin};
+use crate::model::Model;
+use filing::{MadeOf, plan_of};
 use packhouse_base::digest::{Digest, ObjectDigest, SetKey, TensorDigest};
 use packhouse_base::ggml_type::GgmlType;
 use packhouse_base::identity::PackIdentity;
 use packhouse_layout::{Admitted, Layout};
 use packhouse_pack::Packers;
-use packhouse_store::container_record::{
-    Admission, ContainerFile, ContainerRecord, ContainerRecordError,
-};
 use packhouse_store::manifest::{ManifestEntry, SetManifest};
 use packhouse_store::object::{ObjectTrust, PendingReceipt};
 use packhouse_store::publish::{PublishOptions, SmallOutcome};
@@ -65,15 +64,18 @@ pub struct ForeignImport {
     pub receipt_count: u64,
 }
 
-/// Reads a directory of the other side, `dir` named `name`, into a store; `progress` is told
+/// Reads a directory of the other side, `dir` named `name`, into a store. With the model at hand
+/// the records are compared with it too, and the set is filed as made of it. `progress` is told
 /// payload bytes so far and in all.
 pub fn import(
     store: &Store,
     packers: &Packers,
     (dir, name): (&Dir, &str),
+    model: Option<&Model>,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<ForeignImport, ForeignImportError> {
     let set = read_records(dir, name)?;
+    let made_of = MadeOf::new(store, &set, model)?;
     let tensors = open(dir, TENSORS_NAME)?;
     let mut payloads = Vec::with_capacity(set.tensors.len());
     for tensor in &set.tensors {
@@ -87,7 +89,7 @@ pub fn import(
         done_bytes += payload.tensor.payload_bytes;
         progress(done_bytes, total_bytes);
     }
-    file_set(store, &set, &packs, objects)
+    file_set(store, &set, &packs, objects, &made_of)
 }
 
 /// Reads and proves everything but payloads.
@@ -307,6 +309,7 @@ fn file_set(
     foreign: &ForeignSet,
     packs: &[PackRecord],
     objects: Objects<'_>,
+    made_of: &MadeOf,
 ) -> Result<ForeignImport, ForeignImportError> {
     let mut new_pack_count = 0;
     for record in packs {
@@ -332,11 +335,11 @@ fn file_set(
     let manifest = SetManifest::new(plan.clone(), plan_digest, entries.collect())?;
     let set = manifest.key();
     let outcome = store
-        .publish_set(&manifest, &container(foreign)?)
+        .publish_set(&manifest, &made_of.container)
         .map_err(Box::new)?;
     if let Ok(log) = store.use_log() {
-        // A set that was there long ago is in use again; without the note gc goes by its age.
-        let _ = log.note_set(set, None, store.clock().wall_ns());
+        // Without the note gc goes by the set's age; with a path it looks for the model there.
+        let _ = log.note_set(set, made_of.path.as_deref(), store.clock().wall_ns());
     }
     Ok(ForeignImport {
         set,
@@ -353,61 +356,6 @@ fn file_set(
     })
 }
 
-/// The model as the directory records it; nobody here hashed it.
-fn container(foreign: &ForeignSet) -> Result<ContainerRecord, ContainerRecordError> {
-    let last = foreign.model.path.rsplit('/').next().unwrap_or_default();
-    let name = match last {
-        "" | "." | ".." => "model.gguf",
-        plain => plain,
-    };
-    let file = ContainerFile {
-        name: name.replace('\0', "_"),
-        size: foreign.model.size_bytes,
-        digest: Some(foreign.model.sha256),
-    };
-    ContainerRecord::new(vec![file], Admission::Skipped)
-}
-
-/// The built-in plan whose tensors these are, all and no other, else the plan of the format.
-fn plan_of(foreign: &ForeignSet) -> (String, Digest) {
-    if let Some(builtin) = builtin::find(BUILTIN_PLAN) {
-        let plan = builtin.plan();
-        if fits(&plan, foreign) {
-            return (plan.name().to_owned(), plan.digest());
-        }
-    }
-    (FORMAT_PLAN.to_owned(), Digest::of(b"xe2-m6-v2\n"))
-}
-
-fn fits(plan: &Plan, foreign: &ForeignSet) -> bool {
-    let mut expected = BTreeMap::new();
-    for rule in plan.rules() {
-        for tensor in rule.expected() {
-            expected.insert(&tensor.name, (tensor.slot, rule.dims()));
-        }
-    }
-    expected.len() == foreign.tensors.len()
-        && foreign.tensors.iter().all(|tensor| {
-            let identity = &tensor.identity;
-            let wanted = expected.get(&identity.tensor_name);
-            wanted.is_some_and(|(slot, dims)| {
-                *slot == slot_of(&identity.tensor_name) && has_dims(dims, &identity.tensor_shape)
-            })
-        })
-}
-
-fn has_dims(rules: &[DimRule], dims: &[u64]) -> bool {
-    rules.len() == dims.len()
-        && rules.iter().zip(dims).all(|(rule, dim)| match *rule {
-            DimRule::Exact(exact) => exact == *dim,
-            DimRule::Within { min, max, multiple } => {
-                (min..=max).contains(dim) && dim.is_multiple_of(multiple)
-            }
-        })
-}
-
-const BUILTIN_PLAN: &str = "qwen27-xe2-m6";
-const FORMAT_PLAN: &str = "xe2-m6-v2";
 const MANIFEST_BYTES_MAX: u64 = 64 << 20;
 const TENSOR_BYTES_MAX: u64 = 1 << 20;
 const ROOM_WAIT_NS: u64 = 10_000_000_000;
@@ -453,82 +401,4 @@ fn refuse(error: FsError, expected: &'static str) -> ForeignImportError {
 
 fn length(bytes: u64) -> usize {
     usize::try_from(bytes).expect("because the file of this length was opened on this host")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::records::SourceModel;
-    use super::super::{Revision, TensorIdentity};
-    use super::*;
-
-    /// The 187 tensors, of no bytes that anybody has.
-    fn whole() -> ForeignSet {
-        let sha256 = Digest::of(b"model");
-        let tensor = |name: String, shape| ForeignTensor {
-            identity: TensorIdentity {
-                target_model_sha256: sha256,
-                tensor_name: name,
-                tensor_shape: shape,
-            },
-            gguf_offset: 0,
-            source_bytes: 0,
-            source_sha256: sha256,
-            payload_bytes: 0,
-            payload_sha256: sha256,
-        };
-        let gate_up = (0..65).flat_map(|layer| {
-            ["gate", "up"].map(|family| format!("blk.{layer}.ffn_{family}.weight"))
-        });
-        let down = (8..65).map(|layer| format!("blk.{layer}.ffn_down.weight"));
-        ForeignSet {
-            revision: Revision::Three,
-            model: SourceModel {
-                path: "/models/model.gguf".into(),
-                sha256,
-                size_bytes: 1,
-                hash_validated: true,
-            },
-            tensors: gate_up
-                .map(|name| tensor(name, [5120, 17408]))
-                .chain(down.map(|name| tensor(name, [17408, 5120])))
-                .collect(),
-        }
-    }
-
-    #[test]
-    fn the_187_tensors_are_filed_under_the_plan_that_prepare_uses_and_no_others_are() {
-        let plan = builtin::find(BUILTIN_PLAN).map(builtin::BuiltinPlan::plan);
-        let digest = plan.expect("because it is built in").digest();
-        assert_eq!(plan_of(&whole()), (BUILTIN_PLAN.to_owned(), digest));
-        let changes: [fn(&mut ForeignSet); 3] = [
-            |set| {
-                set.tensors.pop();
-            },
-            |set| set.tensors[3].identity.tensor_shape = [5120, 5120],
-            |set| set.tensors[186].identity.tensor_name = "blk.65.ffn_down.weight".into(),
-        ];
-        for change in changes {
-            let mut set = whole();
-            change(&mut set);
-            assert_eq!(plan_of(&set).0, FORMAT_PLAN);
-        }
-    }
-
-    #[test]
-    fn the_recorded_path_gives_a_file_name_and_never_a_folder() {
-        let mut set = whole();
-        for (path, name) in [
-            ("/models/a.gguf", "a.gguf"),
-            ("../../x", "x"),
-            ("..", "model.gguf"),
-            ("/models/", "model.gguf"),
-            ("", "model.gguf"),
-            ("a\0b", "a_b"),
-        ] {
-            set.model.path = path.into();
-            let record = container(&set).expect("because the name is plain");
-            assert_eq!(record.files()[0].name, name, "{path:?}");
-            assert_eq!(record.admission(), Admission::Skipped);
-        }
-    }
 }

@@ -2,6 +2,7 @@
 
 use super::super::parse::ForeignRecordError;
 use super::super::records::INDEX_NAME;
+use crate::model::ModelError;
 use packhouse_base::Blame;
 use packhouse_base::digest::Digest;
 use packhouse_layout::Refusal;
@@ -116,6 +117,37 @@ pub enum ForeignImportError {
         /// The digest of the payload's inverse transform.
         actual: Digest,
     },
+    /// The model at hand has several files.
+    #[error("{} is one of {count} files, and xe2-m6-v2 knows models of one", path.display())]
+    Shards {
+        /// The first file.
+        path: PathBuf,
+        /// How many there are.
+        count: usize,
+    },
+    /// The model at hand is not the one that is recorded.
+    #[error("{} has SHA-256 {actual}, the set was made of {expected}", path.display())]
+    OtherModel {
+        /// The file.
+        path: PathBuf,
+        /// The hash recorded.
+        expected: Digest,
+        /// The file's.
+        actual: Digest,
+    },
+    /// The model at hand has other bytes where the set has a tensor.
+    #[error("{tensor}: {}: not the recorded tensor at byte {offset}", path.display())]
+    OtherTensor {
+        /// The tensor.
+        tensor: String,
+        /// The file.
+        path: PathBuf,
+        /// The offset recorded.
+        offset: u64,
+    },
+    /// The model at hand can't be read.
+    #[error(transparent)]
+    Model(#[from] ModelError),
     /// There is no room for its objects.
     #[error("{wanted_bytes} bytes are new to this store: {source}")]
     Room {
@@ -158,8 +190,12 @@ impl ForeignImportError {
             | Self::Length { .. }
             | Self::Payload { .. }
             | Self::Source { .. }
+            | Self::OtherModel { .. }
+            | Self::OtherTensor { .. }
             | Self::Manifest(_)
             | Self::Container(_) => Blame::Source,
+            Self::Shards { .. } => Blame::Caller,
+            Self::Model(error) => error.blame(),
             Self::Record(error) => error.blame(),
             Self::NoKernel(error) => error.blame(),
             Self::Room { source, .. } => source.blame(),
