@@ -53,7 +53,7 @@ pub(crate) struct Copier<'a> {
 }
 
 /// One object on its way.
-struct Copy<'c> {
+struct Copying<'c> {
     object: ObjectDigest,
     length: u64,
     source: UnverifiedObject,
@@ -62,7 +62,7 @@ struct Copy<'c> {
     stop: &'c AtomicBool,
 }
 
-impl Hashable for Copy<'_> {
+impl Hashable for Copying<'_> {
     fn file(&self) -> &File {
         self.source.file()
     }
@@ -113,7 +113,7 @@ impl Copier<'_> {
                 };
                 self.open(object, *length, &stop).map_err(&fail).ok()
             };
-            let done = |copy: Copy<'_>, actual: Result<Digest, FsError>| {
+            let done = |copy: Copying<'_>, actual: Result<Digest, FsError>| {
                 let object = copy.object;
                 match self.finish(&copy, actual) {
                     Ok(identity) => lock(&results).0.push((object, identity)),
@@ -141,12 +141,12 @@ impl Copier<'_> {
         object: &ObjectDigest,
         length: u64,
         stop: &'c AtomicBool,
-    ) -> Result<Copy<'c>, CopyError> {
+    ) -> Result<Copying<'c>, CopyError> {
         let source = self
             .store
             .object_for_sample(object, length)
             .map_err(|refusal| CopyError::Source(Box::new(refusal)))?;
-        Ok(Copy {
+        Ok(Copying {
             object: *object,
             length,
             source,
@@ -159,7 +159,7 @@ impl Copier<'_> {
     /// Ends a copy whose bytes are all written, or failed to be.
     fn finish(
         &self,
-        copy: &Copy<'_>,
+        copy: &Copying<'_>,
         actual: Result<Digest, FsError>,
     ) -> Result<StatIdentity, CopyError> {
         let actual = match actual {

@@ -36,7 +36,8 @@ pub fn available_bytes() -> Option<u64> {
 /// The files of one version of control groups.
 struct Version {
     mount: &'static str,
-    limit: &'static str,
+    /// Hard limits, and those above which the kernel slows the group down.
+    limits: &'static [&'static str],
     usage: &'static str,
     /// Lines of `memory.stat` whose pages the kernel gives back under pressure.
     reclaimable: [&'static str; 2],
@@ -44,13 +45,13 @@ struct Version {
 
 const V2: Version = Version {
     mount: "/sys/fs/cgroup",
-    limit: "memory.max",
+    limits: &["memory.max", "memory.high"],
     usage: "memory.current",
     reclaimable: ["inactive_file", "active_file"],
 };
 const V1: Version = Version {
     mount: "/sys/fs/cgroup/memory",
-    limit: "memory.limit_in_bytes",
+    limits: &["memory.limit_in_bytes"],
     usage: "memory.usage_in_bytes",
     reclaimable: ["total_inactive_file", "total_active_file"],
 };
@@ -104,7 +105,8 @@ fn left_of(version: &Version, folder: &str, read: &dyn Fn(&str) -> Option<String
             .parse::<u64>()
             .ok()
     };
-    let limit = number(version.limit)?;
+    let limits = version.limits.iter().filter_map(|name| number(name));
+    let limit = limits.min()?;
     let usage = number(version.usage)?;
     let stat = read(&format!("{folder}/memory.stat")).unwrap_or_default();
     let reclaimable = stat.lines().filter_map(|line| {
@@ -168,6 +170,9 @@ mod tests {
         assert_eq!(left(&files), Some(20));
         let over = [files[0], files[1], files[2]];
         assert_eq!(left(&over), Some(0));
+        // Above `memory.high` a group is slowed down, so it counts as a limit.
+        let high = [files, [("/sys/fs/cgroup/memory.high", "95"); 4]].concat();
+        assert_eq!(left(&high), Some(15));
     }
 
     #[test]
