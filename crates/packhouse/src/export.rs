@@ -19,7 +19,7 @@ use packhouse_prepare::prepare::{Event, Phase, Progress as _};
 use packhouse_store::root::Store;
 use packhouse_sys::fs::{Dir, File};
 use serde_json::json;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, IsTerminal as _, Write};
 use std::path::{Path, PathBuf};
 
 /// Writes a set where the words say.
@@ -74,6 +74,10 @@ fn to_bundle(store: &Store, set: SetKey, path: &Path) -> Result<Answer, Failure>
     let draft = BundleDraft::new(store, set).map_err(|error| unwritten(set, path, &error))?;
     if path == Path::new("-") {
         let stdout = io::stdout().lock();
+        if stdout.is_terminal() {
+            return Err(Failure::usage("a bundle is no text for a terminal", "-")
+                .hint("packhouse export --bundle FILE"));
+        }
         let mut target = BufWriter::with_capacity(BUFFER_BYTES, stdout);
         write(&draft, &mut target).map_err(|error| unwritten(set, path, &error))?;
         return Ok(Answer::done(String::new(), serde_json::Value::Null));
@@ -137,6 +141,13 @@ fn to_xe2(store: &Store, set: SetKey, folder: &Path, args: &ExportArgs) -> Resul
     let root = folder_at(store, folder)?;
     let stage = args.stage.as_deref();
     let stage = stage.map(|path| folder_at(store, path)).transpose()?;
+    if let Some(stage) = stage.as_ref().filter(|stage| stage.path() == root.path()) {
+        return Err(
+            Failure::usage("--stage is the folder itself", stage.path().display())
+                .cause("a stage has the same name as its set, so it needs a folder of its own")
+                .hint("packhouse export --format xe2-m6-v2 DIR --stage OTHER"),
+        );
+    }
     let targets = ExportTargets {
         root: &root,
         stage: stage.as_ref(),

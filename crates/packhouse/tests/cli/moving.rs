@@ -107,6 +107,7 @@ fn what_can_not_be_exported_is_named() {
             &["export", "--bundle", "-", "--json"],
             &["export", "00000000", "--bundle", "set.tar"],
             &["export", "--format", "xe2-m7", "packs"],
+            &["export", "--format", "xe2-m6-v2", "a", "--stage", "./a"],
             &["export", "--format", "xe2-m6-v2"],
             &["export", "--format", "xe2-m6-v2", "packs"],
             &[
