@@ -21,8 +21,9 @@ use packhouse_prepare::prepare::{
 use packhouse_store::container_record::Admission;
 use packhouse_store::set::SetOutcome;
 use packhouse_sys::fs::File;
+use packhouse_sys::memory::MemoryRoom;
 use packhouse_sys::real::file_of_fd;
-use packhouse_sys::{memory, signal};
+use packhouse_sys::signal;
 use serde_json::{Value, json};
 use std::num::NonZeroUsize;
 use std::os::fd::OwnedFd;
@@ -60,7 +61,12 @@ pub(crate) fn prepare(args: &PrepareArgs, lookup: Lookup<'_>) -> Result<Answer, 
 /// What both `prepare` and `repair` do unless told otherwise.
 pub(crate) fn options(threads: Option<NonZeroUsize>, lock_timeout_s: u64) -> Options {
     let every = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
-    let available_bytes = memory::available_bytes();
+    let room = MemoryRoom::now();
+    let available_bytes = room
+        .available_bytes
+        .into_iter()
+        .chain(room.group_bytes)
+        .min();
     Options {
         threads: threads.unwrap_or(every),
         source_hash: SourceHash::Whole,

@@ -52,7 +52,9 @@ pub(crate) fn open(purpose: Purpose, lookup: Lookup<'_>) -> Result<Store, Failur
         Some(store) => Ok(store),
         None => Err(
             Failure::new("no store here yet", config(lookup)?.root.display())
-                .cause("the first engine started by `packhouse run` makes it")
+                .cause(
+                    "`packhouse prepare`, or the first engine started by `packhouse run`, makes it",
+                )
                 .hint("packhouse run -- llama-server -m model.gguf"),
         ),
     }
