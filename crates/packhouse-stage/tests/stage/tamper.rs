@@ -305,6 +305,36 @@ fn a_file_or_symlink_in_a_stage_s_place_is_refused_and_replaced() {
 }
 
 #[test]
+fn a_copy_that_changes_while_it_waits_to_be_believed_is_not_published() {
+    let world = World::new();
+    world.root();
+    let tell = |event| {
+        if matches!(event, packhouse_stage::StageEvent::Settle { .. }) {
+            let names = world.names();
+            let temp = names.iter().find(|name| name.starts_with(".tmp-"));
+            let temp = temp.expect("because a stage is being made");
+            let copy = crate::fixture::digest(PAYLOADS[1]);
+            let path = format!("{}/{temp}/objects/{copy}", crate::fixture::ROOT);
+            // One tick of the coarse clock of files later.
+            world.sim.clock().advance_ns(5_000_000);
+            world.sim.edit(path, |bytes| bytes[0] ^= 1);
+        }
+    };
+    let watcher = packhouse_stage::Watcher {
+        tell: &tell,
+        cancel: &|| false,
+    };
+    let options = crate::fixture::options();
+    let staged = packhouse_stage::stage(&world.store, &world.root(), world.set, &options, watcher);
+    let error = staged.expect_err("because a copy was edited").to_string();
+    assert!(
+        error.ends_with("changed before it was published: ctime differs"),
+        "{error}"
+    );
+    world.assert_only(&[], "after a copy that changed");
+}
+
+#[test]
 fn a_clock_that_was_set_back_publishes_nothing() {
     let world = World::new();
     world.root();
