@@ -538,3 +538,39 @@ const STAGE_FIELDS: [&str; 16] = [
     "tensor_count",
     "trust_lookup_seconds_this_run",
 ];
+
+/// The second implementation knows the format's page and nothing of our code.
+#[test]
+fn a_second_implementation_verifies_an_export_and_finds_what_is_changed_in_it() {
+    let (source, export) = Source::exported();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/prepare/foreign_second.py");
+    let verify = || {
+        let output = std::process::Command::new("python3")
+            .arg(&script)
+            .arg(&export.folder)
+            .arg(source.home.path().join("model.gguf"))
+            .output();
+        output
+            .ok()
+            .map(|output| (output.status.success(), output.stdout))
+    };
+    let Some(first) = verify() else {
+        println!("SKIP: no python3 to verify with");
+        return;
+    };
+    assert_eq!(first, (true, b"4\n".to_vec()));
+    flip(&export.folder.join("runtime-index.tsv"), 40);
+    assert_eq!(verify().map(|(is_good, _)| is_good), Some(false));
+    flip(&export.folder.join("runtime-index.tsv"), 40);
+    assert_eq!(verify(), Some(first));
+    // A copy of the same bytes is another file, which the receipt is not of.
+    let manifest = read_json(&export.folder.join("manifest.json"));
+    let key = manifest["tensors"][0]["key"]
+        .as_str()
+        .expect("because it is text");
+    let payload = export.folder.join(format!("tensors/{key}.bin"));
+    let bytes = std::fs::read(&payload).expect("because it is there");
+    write(&payload.with_extension("new"), &bytes);
+    std::fs::rename(payload.with_extension("new"), &payload).expect("because it is ours");
+    assert_eq!(verify().map(|(is_good, _)| is_good), Some(false));
+}
