@@ -428,7 +428,7 @@ impl FillPlan {
         let known = store.read_set(set).is_ok()
             && store
                 .read_container_records(set)
-                .is_ok_and(|found| found.records.contains(&container));
+                .is_ok_and(|found| found.records.iter().any(|there| there.covers(&container)));
         let of_no_store = |part: &SetPart| part.staged && store.lookup_pack(&part.pack).is_err();
         if !known && self.parts.iter().any(of_no_store) {
             // The stage is of another store; this one has nothing to name.

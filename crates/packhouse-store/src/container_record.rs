@@ -164,6 +164,13 @@ impl ContainerRecord {
             })
     }
 
+    /// Whether beside this record another one adds nothing: it is the same, or of a container by the
+    /// same names and sizes that was not hashed, and this one's was.
+    pub fn covers(&self, other: &Self) -> bool {
+        let is_stronger = self.admission > other.admission && self.describes(&other.files);
+        self == other || is_stronger
+    }
+
     fn parse_content(bytes: &[u8]) -> Result<Self, ContainerRecordError> {
         let mut fields = Fields::parse(bytes, CONTAINER_SCHEMA)?;
         let admission = fields.text("admission")?;
@@ -324,5 +331,20 @@ mod tests {
         let changed = [file("a.gguf", Some(b"b"))];
         assert_eq!(best_record(&records, &changed), Some(&skipped));
         assert_eq!(best_record(&records, &[file("b.gguf", None)]), None);
+    }
+
+    #[test]
+    fn a_hashed_record_covers_an_unhashed_one_of_the_same_files() {
+        let record = |name, digest, admission| {
+            ContainerRecord::new(vec![file(name, digest)], admission)
+                .expect("because the file is plain")
+        };
+        let hashed = record("a.gguf", Some(b"a"), Admission::Hashed);
+        let skipped = record("a.gguf", None, Admission::Skipped);
+        let renamed = record("b.gguf", None, Admission::Skipped);
+        let other = record("a.gguf", Some(b"b"), Admission::Hashed);
+        assert!(hashed.covers(&hashed) && skipped.covers(&skipped));
+        assert!(hashed.covers(&skipped) && !skipped.covers(&hashed));
+        assert!(!hashed.covers(&renamed) && !hashed.covers(&other));
     }
 }

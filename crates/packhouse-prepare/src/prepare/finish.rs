@@ -128,7 +128,7 @@ impl Work<'_> {
             && self
                 .store
                 .read_container_records(set)
-                .is_ok_and(|found| found.records.contains(container))
+                .is_ok_and(|found| found.records.iter().any(|there| there.covers(container)))
     }
 
     /// Settles receipts, and answers what could not be.

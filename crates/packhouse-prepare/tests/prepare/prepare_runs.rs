@@ -109,6 +109,24 @@ fn without_the_hash_of_the_whole_only_tensors_are_read_and_the_record_says_so() 
 }
 
 #[test]
+fn a_record_of_less_is_not_added_beside_one_of_more() {
+    let mut world = World::new();
+    let hashed = world.prepare().expect("because nothing is in the way");
+    // A copy in its place: the ledger knows nothing of it.
+    world.sim.replace(MODEL, &model_bytes(0), 0o644);
+    world.sim.clock().advance_ns(10_000_000_000);
+    world.options.source_hash = SourceHash::Skip;
+    let skipped = world.prepare().expect("because its packs are there");
+    assert_eq!(
+        (skipped.set, skipped.outcome),
+        (hashed.set, SetOutcome::Equal)
+    );
+    assert_eq!(skipped.admission, Admission::Skipped);
+    let records = world.store().read_container_records(hashed.set);
+    assert_eq!(records.expect("because it is there").records.len(), 1);
+}
+
+#[test]
 fn a_file_that_is_not_the_one_demanded_makes_no_set() {
     let mut world = World::new();
     world.options.expected = vec![Digest::of(b"another file")];
