@@ -1,5 +1,5 @@
 # A second implementation of the xe2-m6-v2 directory, after docs/format/xe2-m6-v2.md alone: verifies
-# an exported folder against its model. Arguments: folder, model. Prints how many tensors it verified.
+# an exported folder against its model. Arguments: folder, model. Prints the count of its tensors.
 import hashlib
 import json
 import os
