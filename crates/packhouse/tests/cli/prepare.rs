@@ -371,6 +371,40 @@ fn must_be_whole_again(sandbox: &Sandbox, folder: &Path, manifest: &[u8]) {
     assert_eq!(exit, 0, "{said}");
 }
 
+#[test]
+fn who_makes_the_same_pack_is_named_when_the_wait_is_over() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let sandbox = Sandbox::new();
+    write_model(&sandbox.path("model.gguf"), 1);
+    prepare(&sandbox);
+    let store = store::open(&sandbox);
+    let set = store.list_sets().unwrap()[0];
+    let pack = store.read_set(set).unwrap().entries()[0].pack;
+    // Damaged, it is to be made again, and another process is about to.
+    let object = &files(&sandbox.path("home/.cache/packhouse/v1/objects"))[0];
+    std::fs::set_permissions(object, std::fs::Permissions::from_mode(0o666)).unwrap();
+    let held = store.try_lock_pack(&pack).unwrap();
+    assert!(held.is_some());
+    let words = [
+        "prepare",
+        "model.gguf",
+        "--plan",
+        "xe2-q4_0",
+        "--lock-timeout",
+        "0",
+    ];
+    let (exit, said, complained) = run(&mut sandbox.command(&words));
+    assert_eq!((exit, said.as_str()), (3, ""));
+    assert_eq!(
+        complained,
+        "error: cannot prepare: model.gguf\n\
+         cause: another process makes the pack of blk.0.ffn_up.weight; waited 0 us\n\n\
+         hint: packhouse prepare model.gguf --plan xe2-q4_0 --lock-timeout 3600\n"
+    );
+    drop(held);
+    assert_eq!(prepare(&sandbox)["healed_count"], 1);
+}
+
 /// Starts a prepare whose streams nobody reads.
 fn start(sandbox: &Sandbox) -> Child {
     sandbox
