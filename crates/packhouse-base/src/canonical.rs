@@ -35,9 +35,14 @@ pub enum CanonicalError {
 /// Renders a value in canonical form. Objects are sorted by key because `serde_json` keeps them in
 /// a `BTreeMap` here; the caller puts no floats in.
 pub fn render(value: &Value) -> Vec<u8> {
-    let mut bytes = serde_json::to_vec(value).expect("because a Value always serialises");
-    bytes.push(b'\n');
-    bytes
+    render_in(value, Vec::new())
+}
+
+/// Renders into an empty buffer, which may have room already.
+fn render_in(value: &Value, mut buffer: Vec<u8>) -> Vec<u8> {
+    serde_json::to_writer(&mut buffer, value).expect("because a Value always serialises");
+    buffer.push(b'\n');
+    buffer
 }
 
 /// Parses canonical JSON. Errors on anything that `render` would not have written.
@@ -50,7 +55,7 @@ pub fn parse(bytes: &[u8]) -> Result<Value, CanonicalError> {
     let value: Value = serde_json::from_slice(bytes).map_err(|error| CanonicalError::NotJson {
         reason: error.to_string(),
     })?;
-    let canonical = render(&value);
+    let canonical = render_in(&value, Vec::with_capacity(bytes.len()));
     if canonical == bytes && integers_only(&value) {
         return Ok(value);
     }
