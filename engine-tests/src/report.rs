@@ -134,7 +134,8 @@ mod tests {
     #[test]
     fn reads_a_report() {
         let text = r#"{"tally":{"mapped":{"tensors":2,"bytes":64},
-            "staged":{"tensors":1,"bytes":32},"stage_refused":{"stale":1},"packed":{"tensors":1,"bytes":32},
+            "staged":{"tensors":1,"bytes":32},"stage_refused":{"stale":1},
+            "packed":{"tensors":1,"bytes":32},
             "refused":{"digest":{"tensors":1,"bytes":32}},"samples":{"taken":16},
             "source_bytes_read":9},
             "fill":{"state":"running"}}"#;

@@ -240,8 +240,8 @@ impl Store {
         self.conclude(object, how, before_ns, actual)
     }
 
-    /// Takes an object as verified when its bytes hashed to its name, from `before_ns` on. A damaged
-    /// one goes to quarantine.
+    /// Takes an object as verified when its bytes hashed to its name, from `before_ns` on. A
+    /// damaged one goes to quarantine.
     pub(crate) fn conclude(
         &self,
         object: VerifiedObject,
