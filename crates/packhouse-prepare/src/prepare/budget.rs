@@ -31,6 +31,8 @@ pub(super) struct Lease {
 /// Memory under a lease.
 pub(super) struct Buffer {
     bytes: Vec<u8>,
+    /// Where it begins: at a cache line, because packers write whole lines past the caches.
+    start: usize,
     length: usize,
     lease: Lease,
 }
@@ -104,9 +106,12 @@ impl Lease {
 
     /// A buffer whose bytes mean nothing yet.
     pub(super) fn buffer(self, length: usize) -> Buffer {
-        let bytes = self.budget.spare(length);
+        let spare = self.budget.spare(length + LINE_BYTES);
+        let bytes = spare.unwrap_or_else(|| vec![0; length + LINE_BYTES]);
+        let start = bytes.as_ptr().align_offset(LINE_BYTES);
         Buffer {
-            bytes: bytes.unwrap_or_else(|| vec![0; length]),
+            start: if start < LINE_BYTES { start } else { 0 },
+            bytes,
             length,
             lease: self,
         }
@@ -115,7 +120,7 @@ impl Lease {
 
 impl Buffer {
     pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
-        &mut self.bytes[..self.length]
+        &mut self.bytes[self.start..self.start + self.length]
     }
 
     pub(super) fn share(self) -> Shared {
@@ -125,7 +130,7 @@ impl Buffer {
 
 impl AsRef<[u8]> for Shared {
     fn as_ref(&self) -> &[u8] {
-        &self.0.bytes[..self.0.length]
+        &self.0.bytes[self.0.start..self.0.start + self.0.length]
     }
 }
 
@@ -143,6 +148,9 @@ impl Drop for Lease {
         }
     }
 }
+
+/// Bytes of a cache line.
+const LINE_BYTES: usize = 64;
 
 #[cfg(test)]
 mod tests {
@@ -181,7 +189,11 @@ mod tests {
         drop(buffer);
         let again = budget.take(90).buffer(90).share();
         assert_eq!(again.as_ref(), [7; 90]);
+        // 64 bytes for the alignment go with each: 74 are less than half of 164.
         let other = budget.take(10).buffer(10).share();
         assert_eq!(other.as_ref(), [0; 10]);
+        for shared in [&again, &other] {
+            assert_eq!(shared.as_ref().as_ptr().addr() % LINE_BYTES, 0);
+        }
     }
 }
