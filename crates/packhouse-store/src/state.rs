@@ -76,7 +76,7 @@ pub enum StateError {
 pub enum Recorded {
     /// It is remembered.
     Written,
-    /// The inode changed less than `STAT_SETTLE_NS` ago: a later change could leave the same times.
+    /// The inode changed so short a time ago that a later change could leave the same times.
     /// Ask again after `wait_ns`.
     NotYet {
         /// Nanoseconds until the identity is settled.
@@ -84,8 +84,12 @@ pub enum Recorded {
     },
 }
 
-/// How old ctime must be before a stat identity is remembered: clocks of file systems are coarse.
+/// How old a ctime of whole seconds must be before its stat identity is remembered: the file system
+/// may keep no more than seconds, and a later change would leave the same times.
 pub const STAT_SETTLE_NS: u64 = 2_000_000_000;
+/// The same where ctime has a part below a second: such file systems keep the kernel's ticks, which
+/// are 1 to 10 ms apart, and `Clock::wall_ns` is the clock of those ticks.
+pub const STAT_SETTLE_FINE_NS: u64 = 100_000_000;
 
 impl State {
     /// Takes the opened folder `<state>/<store id>`. Errors unless it belongs to this user alone.
@@ -248,14 +252,20 @@ impl StateError {
 
 /// How long until an identity may be remembered; `None` when it is settled.
 pub fn settle_wait_ns(stat: &StatIdentity, now_ns: i64) -> Option<u64> {
+    let settle_ns = match stat.ctime_ns % NS_PER_SECOND {
+        0 => STAT_SETTLE_NS,
+        _ => STAT_SETTLE_FINE_NS,
+    };
     let age_ns = now_ns.saturating_sub(stat.ctime_ns);
     match u64::try_from(age_ns) {
-        Ok(age_ns) if age_ns >= STAT_SETTLE_NS => None,
-        Ok(age_ns) => Some(STAT_SETTLE_NS - age_ns),
+        Ok(age_ns) if age_ns >= settle_ns => None,
+        Ok(age_ns) => Some(settle_ns - age_ns),
         // ctime in the future: a clock was set. Settled only when the clock has passed it.
-        Err(_) => Some(STAT_SETTLE_NS.saturating_add(age_ns.unsigned_abs())),
+        Err(_) => Some(settle_ns.saturating_add(age_ns.unsigned_abs())),
     }
 }
+
+const NS_PER_SECOND: i64 = 1_000_000_000;
 
 /// Lists the names of a folder that are no temporary files.
 pub(crate) fn list_names(dir: &Dir) -> Result<Vec<String>, FsError> {
@@ -379,9 +389,12 @@ mod tests {
             uid: 0,
             mode: 0o444,
         };
-        let settle = i64::try_from(STAT_SETTLE_NS).expect("because it is small");
-        assert_eq!(settle_wait_ns(&stat, 10 + settle), None);
-        assert_eq!(settle_wait_ns(&stat, 9 + settle), Some(1));
-        assert_eq!(settle_wait_ns(&stat, 0), Some(STAT_SETTLE_NS + 10));
+        for (ctime_ns, settle_ns) in [(10, STAT_SETTLE_FINE_NS), (0, STAT_SETTLE_NS)] {
+            let stat = StatIdentity { ctime_ns, ..stat };
+            let settle = i64::try_from(settle_ns).expect("because it is small");
+            assert_eq!(settle_wait_ns(&stat, ctime_ns + settle), None);
+            assert_eq!(settle_wait_ns(&stat, ctime_ns + settle - 1), Some(1));
+            assert_eq!(settle_wait_ns(&stat, ctime_ns - 7), Some(settle_ns + 7));
+        }
     }
 }

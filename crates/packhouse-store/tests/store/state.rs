@@ -4,7 +4,7 @@ use crate::fixture::Fixture;
 use packhouse_base::digest::{Digest, ObjectDigest, SetKey, TensorDigest};
 use packhouse_store::ledger::{SegmentRefusal, SourceLedger, SourceMiss, SourceRange};
 use packhouse_store::receipt::{Receipt, ReceiptMiss};
-use packhouse_store::state::{Recorded, STAT_SETTLE_NS, StateError};
+use packhouse_store::state::{Recorded, STAT_SETTLE_FINE_NS, StateError};
 use packhouse_store::use_log::{RUN_BYTES_MAX, RUNS_MAX, USE_STEP_NS, UseRefusal};
 use packhouse_sys::stat::{FsId, StatIdentity};
 use std::collections::BTreeMap;
@@ -106,7 +106,7 @@ fn a_receipt_holds_for_the_identity_it_names_and_no_other() {
 fn an_identity_that_is_not_settled_is_not_recorded() {
     let fixture = Fixture::new();
     let receipts = fixture.store.receipts().expect("because state is there");
-    let settle_ns = i64::try_from(STAT_SETTLE_NS).expect("because it is small");
+    let settle_ns = i64::try_from(STAT_SETTLE_FINE_NS).expect("because it is small");
     let young = Receipt {
         stat: StatIdentity {
             ctime_ns: NOW_NS - settle_ns + 1,
@@ -121,7 +121,7 @@ fn an_identity_that_is_not_settled_is_not_recorded() {
     assert_eq!(
         recorded,
         Ok(Recorded::NotYet {
-            wait_ns: STAT_SETTLE_NS
+            wait_ns: STAT_SETTLE_FINE_NS
         })
     );
     assert!(sources.lookup(&stat()).is_err());
