@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Where pointers are raw, with everything instrumented by AddressSanitizer: the kernels that pack and
-# hash, then the plug-in, the mock ggml and the host program. Canaries are among them: a read of freed memory in the host, one of the
-# host's freed memory from inside the plug-in, and a leak must all be reported.
+# Where pointers are raw, with everything instrumented by AddressSanitizer: the kernels that pack
+# and hash, then the plug-in, the mock ggml and the host program. Canaries are among them: a read
+# of freed memory in the host, one of the host's freed memory from inside the plug-in, and a leak
+# must all be reported.
 #   scripts/asan.sh [WORD...]     words for the test runner, as in `scripts/asan.sh entries`
 # Needs gcc with its libasan. Builds into target/asan. One to three minutes on two cores.
 # Exit: 0 all passed; else something failed or a canary went unnoticed.

@@ -1,5 +1,5 @@
-//! `hash [--rounds N]`: SHA-256 of 1 to 32 streams at once, for each choice of kernels that this CPU
-//! has, interleaved; bytes per nanosecond (GB/s) on one core, medians with their intervals.
+//! `hash [--rounds N]`: SHA-256 of 1 to 32 streams at once, for each choice of kernels that this
+//! CPU has, interleaved; bytes per nanosecond (GB/s) on one core, medians with their intervals.
 #![forbid(unsafe_code)]
 #![expect(
     clippy::disallowed_methods,

@@ -164,8 +164,8 @@ impl ContainerRecord {
             })
     }
 
-    /// Whether beside this record another one adds nothing: it is the same, or of a container by the
-    /// same names and sizes that was not hashed, and this one's was.
+    /// Whether beside this record another one adds nothing: it is the same, or of a container by
+    /// the same names and sizes that was not hashed, and this one's was.
     pub fn covers(&self, other: &Self) -> bool {
         let is_stronger = self.admission > other.admission && self.describes(&other.files);
         self == other || is_stronger
