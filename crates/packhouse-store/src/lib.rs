@@ -48,6 +48,7 @@ pub mod record;
 pub mod reserve;
 pub mod rm;
 pub mod root;
+mod scan;
 pub mod scrub;
 pub mod set;
 pub mod settle;

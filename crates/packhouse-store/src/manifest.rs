@@ -10,6 +10,7 @@
 
 use crate::fields::{FieldError, Fields, cut};
 use crate::percent;
+use crate::scan::Scan;
 use packhouse_base::Blame;
 use packhouse_base::canonical;
 use packhouse_base::digest::{Digest, DigestError, ObjectDigest, PackKey, SetKey};
@@ -161,7 +162,10 @@ impl SetManifest {
     /// Parses the manifest filed under `key`. Errors on any byte that `render` would not have
     /// written for that key.
     pub fn parse(key: SetKey, bytes: &[u8]) -> Result<Self, ManifestError> {
-        let (plan, plan_digest, entries) = read_fields(bytes)?;
+        let (plan, plan_digest, entries) = match scan(bytes) {
+            Some(fields) => fields,
+            None => read_fields(bytes)?,
+        };
         let manifest = Self::of_ordered(plan, plan_digest, entries)?;
         let actual = manifest.key();
         if actual != key {
@@ -332,6 +336,39 @@ impl IndexError {
     }
 }
 
+/// Reads a plain manifest; `None` on anything that the strict reader should judge.
+fn scan(bytes: &[u8]) -> Option<(String, Digest, Vec<ManifestEntry>)> {
+    let mut scan = Scan::new(bytes)?;
+    scan.literal("{\"entries\":[")?;
+    let entries = scan.list("]", |scan| {
+        scan.literal("{\"length\":")?;
+        let length = scan.integer()?;
+        scan.literal(",\"object\":\"")?;
+        let object = ObjectDigest(scan.digest()?);
+        scan.literal(",\"pack\":\"")?;
+        let pack = PackKey(scan.digest()?);
+        scan.literal(",\"slot\":")?;
+        let slot = scan.integer()?;
+        scan.literal(",\"tensor\":\"")?;
+        let tensor = scan.text()?.to_owned();
+        scan.literal("}")?;
+        Some(ManifestEntry {
+            slot,
+            tensor,
+            pack,
+            object,
+            length,
+        })
+    })?;
+    scan.literal(",\"plan\":\"")?;
+    let plan = scan.text()?.to_owned();
+    scan.literal(",\"plan_digest\":\"")?;
+    let plan_digest = scan.digest()?;
+    scan.literal(",\"schema\":\"packhouse/set/1\"}")?;
+    scan.end()?;
+    Some((plan, plan_digest, entries))
+}
+
 fn read_fields(bytes: &[u8]) -> Result<(String, Digest, Vec<ManifestEntry>), FieldError> {
     let mut fields = Fields::parse(bytes, SET_SCHEMA)?;
     let plan = fields.text("plan")?;
@@ -423,6 +460,45 @@ mod tests {
         let index = manifest.render_index();
         assert_eq!(parse_index(&index), Ok(manifest.entries().to_vec()));
         assert_eq!(manifest.verify_index(&index), Ok(()));
+    }
+
+    /// Whatever one edit of the bytes makes of a manifest, the scan reads it as the strict reader
+    /// does or leaves it to that.
+    #[test]
+    fn a_scan_never_reads_what_the_strict_reader_does_not() {
+        let plain = |slot, tensor: &str| ManifestEntry {
+            tensor: tensor.into(),
+            slot,
+            ..manifest().entries()[0].clone()
+        };
+        let entries = vec![plain(0, "a"), plain(12, "blk.1 ~")];
+        let plain = SetManifest::new("p".into(), Digest::of(b"plan"), entries);
+        let plain = plain.expect("because the slots differ");
+        let bytes = plain.render();
+        let fields = (plain.plan, plain.plan_digest, plain.entries);
+        assert_eq!(scan(&bytes), Some(fields));
+        // A name with an escape is the strict reader's.
+        assert_eq!(scan(&manifest().render()), None);
+        let mut scanned_count = 0;
+        let mut agrees = |edited: &[u8]| {
+            if let Some(scanned) = scan(edited) {
+                scanned_count += 1;
+                assert_eq!(Ok(scanned), read_fields(edited));
+            }
+        };
+        for at in 0..bytes.len() {
+            for byte in b"\"\\{}[]:,09af \n\x00\xff" {
+                let mut edited = bytes.clone();
+                edited[at] = *byte;
+                agrees(&edited);
+                edited = bytes.clone();
+                edited.insert(at, *byte);
+                agrees(&edited);
+            }
+            agrees(&[&bytes[..at], &bytes[at + 1..]].concat());
+            agrees(&bytes[..at]);
+        }
+        assert!(scanned_count > 100);
     }
 
     #[test]

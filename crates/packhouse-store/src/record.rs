@@ -9,6 +9,7 @@
 //! `docs/format/store.md` (the file) and `docs/format/keys.md` (the key and canonical JSON).
 
 use crate::fields::{FieldError, Fields};
+use crate::scan::Scan;
 use packhouse_base::Blame;
 use packhouse_base::canonical;
 use packhouse_base::digest::{Fingerprint, ObjectDigest, PackKey, TensorDigest};
@@ -131,7 +132,10 @@ impl PackRecord {
     /// for that key: another schema, unknown or absent fields, wrong types, dims that are not
     /// canonical, an unknown type id, an impossible geometry, an identity with another key.
     pub fn parse(key: PackKey, bytes: &[u8]) -> Result<Self, RecordError> {
-        let record = read_fields(bytes).map_err(|source| RecordError::Form { key, source })?;
+        let record = match scan(bytes) {
+            Some(record) => record,
+            None => read_fields(bytes).map_err(|source| RecordError::Form { key, source })?,
+        };
         let expected = canonical_dims(&record.identity.dims);
         if record.identity.dims != expected {
             return Err(RecordError::Dims {
@@ -174,6 +178,61 @@ impl RecordError {
             | Self::Sample { .. } => Blame::Store,
         }
     }
+}
+
+/// Reads a plain record; `None` on anything that the strict reader should judge.
+fn scan(bytes: &[u8]) -> Option<PackRecord> {
+    let mut scan = Scan::new(bytes)?;
+    scan.literal("{\"dims\":[")?;
+    let dims = scan.list("]", Scan::integer)?;
+    scan.literal(",\"fingerprint\":\"")?;
+    let fingerprint = Fingerprint(scan.digest()?);
+    scan.literal(",\"layout\":\"")?;
+    let layout = scan.text()?.to_owned();
+    scan.literal(",\"layout_version\":")?;
+    let layout_version = scan.integer()?;
+    scan.literal(",\"length\":")?;
+    let length = scan.integer()?;
+    scan.literal(",\"object\":\"")?;
+    let object = ObjectDigest(scan.digest()?);
+    scan.literal(",\"parameters\":{")?;
+    let parameters = scan.list("}", |scan| {
+        scan.literal("\"")?;
+        let name = scan.text()?.to_owned();
+        scan.literal(":")?;
+        Some((name, scan.integer()?))
+    })?;
+    scan.literal(",\"sample\":{\"row_bytes\":")?;
+    let row_bytes = scan.integer()?;
+    scan.literal(",\"row_count\":")?;
+    let row_count = scan.integer()?;
+    scan.literal(",\"unit_rows\":")?;
+    let unit_rows = scan.integer()?;
+    scan.literal("},\"schema\":\"packhouse/pack/1\",\"source\":\"")?;
+    let source = TensorDigest(scan.digest()?);
+    scan.literal(",\"type_id\":")?;
+    let type_id = u32::try_from(scan.integer()?).ok()?;
+    scan.literal("}")?;
+    scan.end()?;
+    let is_sorted = parameters.windows(2).all(|pair| pair[0].0 < pair[1].0);
+    is_sorted.then(|| PackRecord {
+        identity: PackIdentity {
+            layout,
+            layout_version,
+            parameters: parameters.into_iter().collect(),
+            fingerprint,
+            type_id,
+            dims,
+            source,
+        },
+        object,
+        length,
+        sample: SampleGeometry {
+            unit_rows,
+            row_bytes,
+            row_count,
+        },
+    })
 }
 
 fn read_fields(bytes: &[u8]) -> Result<PackRecord, FieldError> {
@@ -251,6 +310,45 @@ mod tests {
         assert_eq!(PackRecord::parse(record.key(), &bytes), Ok(record.clone()));
         assert_eq!(record.render(), bytes);
         assert!(bytes.starts_with(br#"{"dims":[64,8],"fingerprint":""#));
+    }
+
+    /// Whatever one edit of the bytes makes of a record, the scan reads it as the strict reader does
+    /// or leaves it to that.
+    #[test]
+    fn a_scan_never_reads_what_the_strict_reader_does_not() {
+        let mut record = record();
+        record.identity.parameters.insert("n tile".into(), 16);
+        let bytes = record.render();
+        assert_eq!(scan(&bytes), Some(record.clone()));
+        let mut edited_count = 0;
+        let mut scanned_count = 0;
+        let mut agrees = |edited: &[u8]| {
+            edited_count += 1;
+            if let Some(scanned) = scan(edited) {
+                scanned_count += 1;
+                assert_eq!(Ok(scanned), read_fields(edited));
+            }
+        };
+        for at in 0..bytes.len() {
+            for byte in b"\"\\{}[]:,09af \n\x00\xff" {
+                let mut edited = bytes.clone();
+                edited[at] = *byte;
+                agrees(&edited);
+                edited = bytes.clone();
+                edited.insert(at, *byte);
+                agrees(&edited);
+            }
+            agrees(&[&bytes[..at], &bytes[at + 1..]].concat());
+            agrees(&bytes[..at]);
+        }
+        assert!(scanned_count > 100 && scanned_count < edited_count / 2);
+        // Names that the encoding sorts otherwise, and twice the same.
+        let text = String::from_utf8(bytes).expect("because JSON is UTF-8");
+        for other in ["\"n tile\":16,\"k\":8", "\"k\":8,\"k\":8"] {
+            let edited = text.replace("\"k\":8,\"n tile\":16", other);
+            assert_ne!(edited, text);
+            assert_eq!(scan(edited.as_bytes()), None);
+        }
     }
 
     #[test]
