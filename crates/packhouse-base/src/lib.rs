@@ -13,6 +13,7 @@ pub mod digest;
 pub mod encode;
 pub mod ggml_type;
 pub mod identity;
+pub mod shown;
 pub mod units;
 
 /// Whose side a failure is on: what an error answers to `blame()`.

@@ -1,6 +1,7 @@
 //! Why a layout does not take a tensor.
 
 use packhouse_base::Blame;
+use packhouse_base::shown::Shown;
 
 /// Why a layout does not take a tensor.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -50,7 +51,7 @@ pub enum Refusal {
         dims: Vec<u64>,
     },
     /// A parameter that the layout does not have was given.
-    #[error("{layout} has no parameter {name}")]
+    #[error("{layout} has no parameter {}", Shown(name))]
     UnknownParameter {
         /// Layout id.
         layout: &'static str,

@@ -1,6 +1,7 @@
 //! What a command gives back, and how it is printed: text or one JSON document, in one place.
 
 use crate::failure::Exit;
+use packhouse_base::shown::Shown;
 use serde_json::Value;
 use std::io::{self, Write};
 
@@ -52,15 +53,18 @@ pub(crate) enum Column {
     Right,
 }
 
-/// Renders rows as a table with two blanks between columns and none at a line's end.
+/// Renders rows as a table with two blanks between columns and none at a line's end. Cells may hold
+/// text of others: what a terminal would obey in them is spelled out.
 pub(crate) fn table(columns: &[Column], rows: &[Vec<String>]) -> String {
+    let shown = |row: &Vec<String>| row.iter().map(|cell| Shown(cell).to_string()).collect();
+    let rows: Vec<Vec<String>> = rows.iter().map(shown).collect();
     let width = |index: usize| {
         let cells = rows.iter().filter_map(|row| row.get(index));
         cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
     };
     let widths: Vec<usize> = (0..columns.len()).map(width).collect();
     let mut text = String::new();
-    for row in rows {
+    for row in &rows {
         let cells =
             row.iter()
                 .zip(columns)

@@ -1,6 +1,7 @@
 //! What the user is told when a command could not do its work, in one form for all commands:
 //! `error: <what>: <value>`, `cause:` lines, a blank line, `hint:` with one command.
 
+use packhouse_base::shown::Shown;
 use std::error::Error;
 use std::fmt;
 
@@ -91,12 +92,12 @@ impl Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "error: {}", self.headline())?;
+        writeln!(f, "error: {}", Shown(&self.headline()))?;
         for cause in &self.causes {
-            writeln!(f, "cause: {cause}")?;
+            writeln!(f, "cause: {}", Shown(cause))?;
         }
         match &self.hint {
-            Some(hint) => writeln!(f, "\nhint: {hint}"),
+            Some(hint) => writeln!(f, "\nhint: {}", Shown(hint)),
             None => Ok(()),
         }
     }

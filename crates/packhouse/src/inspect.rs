@@ -3,6 +3,7 @@
 use crate::answer::{Answer, Column, table};
 use crate::failure::Failure;
 use crate::files::open_regular;
+use packhouse_base::shown::Shown;
 use packhouse_base::units;
 use packhouse_container::gguf::Tensor;
 use packhouse_container::{Container, FileSource, TensorDirectory, shard_name};
@@ -119,11 +120,13 @@ pub(crate) fn header(model: &Path, container: &Container) -> String {
     };
     format!(
         "{}: GGUF version {}, {}, {} tensors, {}{shards}\n\n",
-        model.display(),
+        Shown(&model.display().to_string()),
         container.shards()[0].version(),
-        architecture
-            .and_then(|value| value.as_text())
-            .unwrap_or("no architecture named"),
+        Shown(
+            architecture
+                .and_then(|value| value.as_text())
+                .unwrap_or("no architecture named")
+        ),
         container.tensors().count(),
         units::bytes(bytes),
     )

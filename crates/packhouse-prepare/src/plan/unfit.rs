@@ -5,6 +5,7 @@ use super::Range;
 use super::limits::PROBLEMS_SHOWN_MAX;
 use super::slot::{Capture, SlotError};
 use packhouse_base::Blame;
+use packhouse_base::shown::Shown;
 use packhouse_layout::{Refusal, stock_x86};
 use packhouse_pack::NoKernel;
 use std::fmt;
@@ -59,7 +60,7 @@ pub enum Misfit {
     #[error("it has no bytes")]
     Empty,
     /// A capture that is no number.
-    #[error("{capture} is {text:?}, no decimal number in its shortest form")]
+    #[error("{capture} is {text:?}, {}", no_number(text))]
     Capture {
         /// The capture.
         capture: Capture,
@@ -206,6 +207,16 @@ impl SelectionError {
     }
 }
 
+/// Why a capture's text is no number that a range or formula takes.
+fn no_number(text: &str) -> String {
+    let is_digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if is_digits && !text.starts_with('0') {
+        format!("more than {}", u64::MAX)
+    } else {
+        "no decimal number in its shortest form".to_owned()
+    }
+}
+
 fn reasons_told(reasons: &[Reason]) -> Vec<String> {
     if reasons.is_empty() {
         return vec!["the model has none".to_owned()];
@@ -215,12 +226,12 @@ fn reasons_told(reasons: &[Reason]) -> Vec<String> {
             text,
             first,
             tensors: 1,
-        } => format!("{first}: {text}"),
+        } => format!("{}: {text}", Shown(first)),
         Reason {
             text,
             first,
             tensors,
-        } => format!("{first} and {} more: {text}", tensors - 1),
+        } => format!("{} and {} more: {text}", Shown(first), tensors - 1),
     });
     told.collect()
 }
@@ -321,39 +332,43 @@ impl fmt::Display for Problem {
             Self::Missing {
                 slot: Some(slot),
                 tensor: Some(tensor),
-            } => write!(f, "slot {slot} ({tensor})"),
+            } => write!(f, "slot {slot} ({})", Shown(tensor)),
             Self::Missing {
                 slot: Some(slot),
                 tensor: None,
             } => write!(f, "slot {slot}"),
             Self::Missing { slot: None, tensor } => {
-                f.write_str(tensor.as_deref().unwrap_or_default())
+                Shown(tensor.as_deref().unwrap_or_default()).fmt(f)
             }
             Self::Doubled {
                 slot,
                 first,
                 second,
-            } => write!(f, "slot {slot} ({first} and {second})"),
+            } => write!(f, "slot {slot} ({} and {})", Shown(first), Shown(second)),
             Self::Outside {
                 slot,
                 tensor,
                 first,
                 last,
-            } => write!(f, "slot {slot} ({tensor}); the slots are {first} to {last}"),
+            } => write!(
+                f,
+                "slot {slot} ({}); the slots are {first} to {last}",
+                Shown(tensor)
+            ),
             Self::Misfit {
                 slot,
                 tensor,
                 rule,
                 reason,
             } => match slot {
-                Some(slot) => write!(f, "slot {slot} ({tensor}, rule {rule}): {reason}"),
-                None => write!(f, "{tensor} (rule {rule}): {reason}"),
+                Some(slot) => write!(f, "slot {slot} ({}, rule {rule}): {reason}", Shown(tensor)),
+                None => write!(f, "{} (rule {rule}): {reason}", Shown(tensor)),
             },
             Self::Slot {
                 tensor,
                 formula,
                 reason,
-            } => write!(f, "{tensor} with {formula:?}: {reason}"),
+            } => write!(f, "{} with {formula:?}: {reason}", Shown(tensor)),
             Self::Count {
                 rule,
                 expected,

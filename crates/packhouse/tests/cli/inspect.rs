@@ -133,3 +133,55 @@ fn a_stdout_that_is_full_is_a_failure() {
         "{said}"
     );
 }
+
+/// Names in a model are another's text: what a terminal would obey is spelled out, in tables and in
+/// errors, and no line of ours is forged.
+#[test]
+fn names_can_not_move_the_cursor_or_forge_a_line() {
+    let sandbox = Sandbox::new();
+    let evil: &[u64] = &[32, 16];
+    model::write(
+        &sandbox.path("m.gguf"),
+        &[
+            ("a\u{1b}[31mred\nhint: rm -r ~", "Q4_0", evil),
+            ("b\u{202e}\u{9b}2J", "F32", evil),
+        ],
+        &[],
+    );
+    let plan = |name: &str, otherwise: &str, expect: &str| {
+        let text = format!(
+            "name = \"{name}\"\nversion = 1\nsummary = \"s\"\n[[rule]]\nid = \"r\"\n\
+             tensor = '.*'\nlayout = \"q4_0-reordered-v1\"\nslot = \"index\"\n\
+             otherwise = \"{otherwise}\"\n{expect}"
+        );
+        std::fs::write(sandbox.path(&format!("{name}.toml")), text).unwrap();
+    };
+    plan("leave", "leave", "");
+    plan("refuse", "refuse", "");
+    plan("expect", "leave", "expect = \"x\\u001b]0;y\\u0007\"\n");
+    let lines: [&[&str]; 5] = [
+        &["inspect", "m.gguf", "--tensors"],
+        &["inspect", "m.gguf", "--plan", "leave.toml", "--tensors"],
+        &["inspect", "m.gguf", "--plan", "refuse.toml"],
+        &["inspect", "m.gguf", "--plan", "expect.toml"],
+        &["inspect", "m.gguf", "--plan", "no\u{1b}[31m.toml"],
+    ];
+    for words in lines {
+        let output = sandbox.command(words).output().unwrap();
+        for stream in [output.stdout, output.stderr] {
+            let said = String::from_utf8(stream).unwrap();
+            let obeyed = said
+                .chars()
+                .find(|c| *c != '\n' && (c.is_control() || *c == '\u{202e}'));
+            assert_eq!(obeyed, None, "{words:?}: {said}");
+            assert!(!said.contains("\nhint: rm"), "{words:?}: {said}");
+        }
+    }
+    let shown = sandbox.command(lines[0]).output().unwrap();
+    let shown = String::from_utf8(shown.stdout).unwrap();
+    assert!(
+        shown.contains("a\\u{1b}[31mred\\u{a}hint: rm -r ~  Q4_0"),
+        "{shown}"
+    );
+    assert!(shown.contains("b\\u{202e}\\u{9b}2J"), "{shown}");
+}
