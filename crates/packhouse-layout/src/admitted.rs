@@ -172,7 +172,9 @@ impl Admitted {
             "group {index} of {}",
             self.group_count()
         );
-        index * unit_rows..((index + 1) * unit_rows).min(row_count)
+        // A tensor without bytes may have more rows than whole groups of them fit 64 bits.
+        let start = index * unit_rows;
+        start..start.saturating_add(unit_rows).min(row_count)
     }
 
     /// The source bytes of a group.

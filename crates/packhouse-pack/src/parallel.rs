@@ -54,7 +54,10 @@ pub(crate) fn unpack(
     let geometry = admitted.geometry();
     let mut rest = target;
     let parts = ranges(geometry.unit_count(), thread_count).map(|groups| {
-        let rows_end = (groups.end * geometry.unit_rows).min(geometry.row_count);
+        let rows_end = groups
+            .end
+            .saturating_mul(geometry.unit_rows)
+            .min(geometry.row_count);
         let row_count = rows_end - groups.start * geometry.unit_rows;
         let rows = take(&mut rest, row_count * geometry.row_bytes);
         (groups, rows)

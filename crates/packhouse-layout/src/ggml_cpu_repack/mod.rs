@@ -127,12 +127,20 @@ pub fn admit(ty: GgmlType, dims: &[u64]) -> Result<Geometry, Refusal> {
         rows: *rows,
         multiple: UNITS[2],
     })?;
-    let columns_refused = Refusal::Columns {
-        columns: *columns,
-        block: ty.block_elements(),
+    if !columns.is_multiple_of(ty.block_elements()) {
+        return Err(Refusal::Columns {
+            columns: *columns,
+            block: ty.block_elements(),
+        });
+    }
+    let overflow = || Refusal::Overflow {
+        dims: dims.to_vec(),
     };
-    let bytes = ty.tensor_bytes(dims).ok_or(columns_refused)?;
-    let row_count = rows * rest.iter().product::<u64>();
+    let bytes = ty.tensor_bytes(dims).ok_or_else(overflow)?;
+    let stacked = rest
+        .iter()
+        .try_fold(*rows, |rows, dim| rows.checked_mul(*dim));
+    let row_count = stacked.ok_or_else(overflow)?;
     Ok(Geometry {
         row_count,
         row_bytes: bytes / row_count,

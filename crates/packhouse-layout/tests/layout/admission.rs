@@ -241,3 +241,39 @@ fn a_type_that_only_an_engine_packs_is_an_answer() {
         })
     );
 }
+
+/// A size beyond 64 bits is told as one, not as a row that is no whole number of blocks.
+#[test]
+fn sizes_beyond_64_bits_are_told_by_every_layout() {
+    let wide = 1 << 63;
+    for (layout, dims) in [
+        (Layout::GgmlCpuRepack, vec![32, wide]),
+        (Layout::GgmlCpuRepack, vec![32, 16, u64::MAX]),
+        (Layout::GgmlCpuRepack, vec![wide, 16]),
+        (Layout::Identity, vec![32, wide]),
+        (Layout::Q4_0JointN, vec![32, wide]),
+        (Layout::Q4_0Reordered, vec![32, wide]),
+        (Layout::Q4_0Xe2DpasV2, vec![32, wide]),
+    ] {
+        let refusal = try_admit(layout, "Q4_0", &dims, &[]).expect_err("because it is too large");
+        let said = format!("the sizes of a tensor of dims {dims:?} do not fit 64 bits");
+        assert_eq!(refusal.to_string(), said, "{layout:?}");
+    }
+}
+
+/// A tensor without elements may have as many rows as 64 bits count.
+#[test]
+fn the_last_group_of_rows_without_bytes_ends_with_them() {
+    let admitted = admit(Layout::Identity, "F32", &[0, u64::MAX], &[]);
+    let last = admitted.group_count() - 1;
+    assert_eq!(admitted.group_rows(last).end, u64::MAX);
+    assert_eq!(admitted.group_source(last), 0..0);
+    assert_eq!(admitted.source_bytes(), 0);
+}
+
+#[test]
+fn a_parameter_of_the_callers_can_not_move_the_cursor() {
+    let refusal = try_admit(Layout::Identity, "F32", &[4], &[("\u{1b}[2J\n", 1)]);
+    let said = refusal.expect_err("because it is unknown").to_string();
+    assert_eq!(said, "identity-v1 has no parameter \\u{1b}[2J\\u{a}");
+}
