@@ -44,9 +44,10 @@ pub(crate) enum NoHit {
 }
 
 /// Returns the groups of `sample_rows` rows to sample: as many as are within one hundredth of the
-/// tensor, but at least `SAMPLES_MIN` and at most `SAMPLES_MAX`, spread evenly and shifted by
-/// `rotation`, in two of three turns with the very first or the very last among them; all groups
-/// when there are no more.
+/// tensor, but at least `SAMPLES_MIN` and at most `SAMPLES_MAX`, one in each of as many equal
+/// stretches and shifted by `rotation`, in two of three turns with the very first or the very last
+/// among them; all groups when there are no more. Over three turns of rotations, each as many as a
+/// stretch has groups, every group is among them.
 pub fn sample_groups(row_count: u64, sample_rows: u64, rotation: u64) -> Vec<u64> {
     let group_count = row_count / sample_rows;
     spread_groups(group_count, sample_count(group_count), rotation)
@@ -62,9 +63,18 @@ pub(crate) fn spread_groups(group_count: u64, count: u64, rotation: u64) -> Vec<
     if group_count <= count {
         return (0..group_count).collect();
     }
-    let stride = group_count / count;
-    let (shift, turn) = (rotation % stride, rotation / stride);
-    let mut groups: Vec<u64> = (0..count).map(|index| index * stride + shift).collect();
+    // The stretch at an index begins here; some are one group longer than others.
+    let start_of = |index: u64| {
+        let start = u128::from(index) * u128::from(group_count) / u128::from(count);
+        u64::try_from(start).expect("because it is at most the count of groups")
+    };
+    let longest = group_count.div_ceil(count);
+    let (shift, turn) = (rotation % longest, rotation / longest);
+    let place = |index| {
+        let start = start_of(index);
+        start + shift % (start_of(index + 1) - start)
+    };
+    let mut groups: Vec<u64> = (0..count).map(place).collect();
     match turn % 3 {
         0 => groups[0] = 0,
         1 => *groups.last_mut().expect("because count is not 0") = group_count - 1,
@@ -393,33 +403,40 @@ const SAMPLES_MAX: u64 = 8;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
 
+    /// A group that no rotation reaches is a place where damage is never seen.
     #[test]
-    fn samples_are_spread_inside_rotate_and_reach_both_ends() {
-        for (group_count, count) in [(9, 4), (64, 4), (500, 5), (1000, 8), (28_672, 8)] {
-            let mut seen = std::collections::BTreeSet::new();
-            for rotation in 0..group_count * 3 {
-                let groups = sample_groups(group_count * 8 + 7, 8, rotation);
-                assert_eq!(groups.len(), count);
-                assert!(
-                    groups.windows(2).all(|pair| pair[0] < pair[1]),
-                    "{groups:?}"
-                );
-                assert!(
-                    groups.iter().all(|group| *group < group_count),
-                    "{groups:?}"
-                );
+    fn samples_are_spread_inside_and_over_the_rotations_every_group_is_reached() {
+        let pairs = (2..130u64).flat_map(|groups| (1..groups).map(move |count| (groups, count)));
+        let large = [(500, 5), (799, 7), (1000, 8), (1003, 8), (28_671, 8)];
+        for (group_count, count) in pairs.chain(large) {
+            let (mut seen, mut first, mut last) = (BTreeSet::new(), 0, 0);
+            let turns = group_count.div_ceil(count) * 3;
+            for rotation in 0..turns {
+                let groups = spread_groups(group_count, count, rotation);
+                assert_eq!(groups.len() as u64, count);
+                assert!(groups.is_sorted_by(|a, b| a < b), "{groups:?}");
+                assert!(groups.iter().all(|group| *group < group_count));
+                first += u64::from(groups.contains(&0));
+                last += u64::from(groups.contains(&(group_count - 1)));
                 seen.extend(groups);
             }
-            // Over its rotations the spread covers all but the tail that the stride leaves.
-            let covered = group_count / count as u64 * count as u64;
-            assert!(
-                (0..covered).all(|group| seen.contains(&group)),
-                "{group_count}"
-            );
-            assert!(seen.contains(&(group_count - 1)));
+            let missed: Vec<u64> = (0..group_count).filter(|at| !seen.contains(at)).collect();
+            assert!(missed.is_empty(), "{count} of {group_count}: {missed:?}");
+            // In each turn of three one begins at the very first, and one ends at the very last.
+            assert!(first * 3 >= turns && last * 3 >= turns, "{first} {last}");
+        }
+    }
+
+    #[test]
+    fn four_to_eight_groups_are_sampled_by_the_tensors_size() {
+        for (group_count, count) in [(9, 4), (64, 4), (500, 5), (1000, 8), (28_672, 8)] {
+            assert_eq!(sample_groups(group_count * 8 + 7, 8, 3).len(), count);
         }
         assert_eq!(sample_groups(24, 8, 5), [0, 1, 2]);
         assert!(sample_groups(0, 8, 5).is_empty());
+        let groups = spread_groups(u64::MAX, 3, u64::MAX);
+        assert_eq!(groups.len(), 3);
     }
 }
