@@ -15,4 +15,5 @@ pub mod cache;
 pub mod engine;
 pub mod host;
 pub mod intervals;
+pub mod peer;
 pub mod stream;

@@ -18,6 +18,7 @@ use packhouse_base::digest::Hasher;
 use packhouse_bench::{host, intervals};
 use packhouse_container::{FileSource, TensorDirectory};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -27,6 +28,8 @@ use std::process::Command;
 use std::sync::Mutex;
 use std::time::Instant;
 
+/// Digests of payloads, by tensor.
+type Digests = BTreeMap<String, Value>;
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 struct Arguments {
@@ -77,9 +80,17 @@ fn main() -> Result<()> {
     let mut rounds = Vec::new();
     for round in 0..arguments.rounds {
         let mut figures = json!({});
+        let mut payloads: Option<Digests> = None;
         for index in 0..legs.len() {
             let leg = legs[(round + index) % legs.len()];
-            run_leg(leg, &arguments, &matrices, &mut figures)?;
+            let made = run_leg(leg, &arguments, &matrices, &mut figures)?;
+            match (&payloads, made) {
+                (Some(known), Some(made)) if *known != made => {
+                    return Err("the peer's payloads are not ours".into());
+                }
+                (_, Some(made)) => payloads = Some(made),
+                (_, None) => {}
+            }
         }
         eprintln!("round {round}: {figures}");
         rounds.push(figures);
@@ -93,14 +104,19 @@ fn main() -> Result<()> {
     Ok(())
 }
 
+/// Runs a leg in a folder of its own; those that pack give the payloads' digests by tensor.
 fn run_leg(
     leg: Leg,
     arguments: &Arguments,
     matrices: &[Matrix],
     figures: &mut Value,
-) -> Result<()> {
+) -> Result<Option<Digests>> {
     let folder = arguments.work.join("packhouse-bench-offline");
     fs::create_dir(&folder)?;
+    let mut note = |name: &str, ns: Result<u64>| {
+        figures[name] = json!(ns?);
+        Ok(None)
+    };
     let done = match leg {
         Leg::Hash => {
             let model = fs::metadata(&arguments.model)?.len();
@@ -110,13 +126,12 @@ fn run_leg(
             if arguments.whole {
                 ranges.extend(cut(0, model));
             }
-            hash(&arguments.model, ranges).map(|ns| figures["hash_ns"] = json!(ns))
+            note("hash_ns", hash(&arguments.model, ranges))
         }
-        Leg::HashPayloads => hash(&arguments.model, ranges(matrices))
-            .map(|ns| figures["hash_payloads_ns"] = json!(ns)),
-        Leg::Write => write(arguments, matrices, &folder).map(|ns| figures["write_ns"] = json!(ns)),
-        Leg::Prepare => prepare(arguments, &folder, figures),
-        Leg::Peer => peer(arguments, matrices, &folder, figures),
+        Leg::HashPayloads => note("hash_payloads_ns", hash(&arguments.model, ranges(matrices))),
+        Leg::Write => note("write_ns", write(arguments, matrices, &folder)),
+        Leg::Prepare => prepare(arguments, &folder, figures).map(Some),
+        Leg::Peer => peer(arguments, matrices, &folder, figures).map(Some),
     };
     fs::remove_dir_all(&folder)?;
     done
@@ -198,7 +213,7 @@ fn sync(files: &mut Vec<File>) -> Result<()> {
 }
 
 /// `prepare` into a new store, `verify --deep` of it, and the same two again.
-fn prepare(arguments: &Arguments, folder: &Path, figures: &mut Value) -> Result<()> {
+fn prepare(arguments: &Arguments, folder: &Path, figures: &mut Value) -> Result<Digests> {
     let model = arguments
         .model
         .to_str()
@@ -209,7 +224,7 @@ fn prepare(arguments: &Arguments, folder: &Path, figures: &mut Value) -> Result<
     }
     let (ns, answer) = packhouse(folder, &words)?;
     figures["prepare_ns"] = json!(ns);
-    figures["prepare"] = answer;
+    figures["prepare_settle_ns"] = answer["settle_ns"].clone();
     let (ns, _) = packhouse(folder, &["verify", "--deep", "--json"])?;
     figures["verify_deep_ns"] = json!(ns);
     let (ns, _) = packhouse(folder, &["verify", "--json"])?;
@@ -217,8 +232,17 @@ fn prepare(arguments: &Arguments, folder: &Path, figures: &mut Value) -> Result<
     let (ns, _) = packhouse(folder, &words)?;
     figures["prepare_again_ns"] = json!(ns);
     let (_, index) = packhouse(folder, &["index", "--json"])?;
-    figures["objects"] = index;
-    Ok(())
+    let entries = index["entries"]
+        .as_array()
+        .ok_or("an index without entries")?;
+    let digests = entries.iter().map(|entry| {
+        Some((
+            entry["tensor"].as_str()?.to_owned(),
+            entry["object"].clone(),
+        ))
+    });
+    let digests: Option<BTreeMap<_, _>> = digests.collect();
+    Ok(digests.ok_or("an entry without a tensor")?)
 }
 
 fn packhouse(folder: &Path, words: &[&str]) -> Result<(u64, Value)> {
@@ -244,7 +268,7 @@ fn peer(
     matrices: &[Matrix],
     folder: &Path,
     figures: &mut Value,
-) -> Result<()> {
+) -> Result<Digests> {
     let tensors: Vec<Value> = matrices
         .iter()
         .map(|matrix| {
@@ -273,8 +297,12 @@ fn peer(
         figures[format!("peer_{field}")] = answer[field].clone();
     }
     figures["peer_ns"] = json!(ns);
-    figures["peer_digests"] = answer["digests"].clone();
-    Ok(())
+    let digests = answer["digests"]
+        .as_object()
+        .ok_or("a peer without digests")?;
+    let mut digests: Digests = digests.clone().into_iter().collect();
+    digests.remove("model");
+    Ok(digests)
 }
 
 /// Rates and ratios, made from the evidence and never stored.

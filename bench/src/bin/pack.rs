@@ -1,10 +1,11 @@
 //! `pack [--rounds N] [--threads N] [--offset N] [--layouts ID,...] [--levels NAME,...]
-//! [--out DIR]`: packers in memory against memcpy of the same bytes, interleaved; their evidence
+//! [--peer PYTHON] [--out DIR]`: packers in memory against memcpy of the same bytes, interleaved; their evidence
 //! file and their table. The target begins `offset` bytes after the beginning of a cache line.
 //!
 //! Per round each packer runs right after a memcpy of its source into its target, and only ratios
 //! within such a pair are compared. Source and target were touched before; they are each as large
-//! as one feed-forward matrix of a 27B model, more than a core's own caches hold.
+//! as one feed-forward matrix of a 27B model, more than a core's own caches hold. With `--peer` the
+//! NumPy peer of `bench-compare` packs the same shapes in each round, to the same bytes.
 #![forbid(unsafe_code)]
 #![expect(
     clippy::disallowed_methods,
@@ -15,6 +16,7 @@
 use packhouse_base::ggml_type::GgmlType;
 use packhouse_bench::host;
 use packhouse_bench::intervals::median;
+use packhouse_bench::peer::Peer;
 use packhouse_layout::ggml_cpu_repack::twin::Twin;
 use packhouse_layout::golden::SplitMix64;
 use packhouse_layout::{Admitted, Layout};
@@ -38,6 +40,7 @@ struct Arguments {
     offset: usize,
     layouts: Vec<Layout>,
     levels: Vec<IsaLevel>,
+    peer: Option<PathBuf>,
     out: Option<PathBuf>,
 }
 
@@ -63,6 +66,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut back = vec![1; source.len()];
     SplitMix64::new(20_250_117).fill(&mut source);
     let leg_count = legs.len();
+    let mut peers = peers(&arguments)?;
     for round in 0..arguments.rounds {
         for turn in 0..leg_count {
             let leg = &mut legs[(round + turn) % leg_count];
@@ -74,8 +78,10 @@ fn main() -> Result<(), Box<dyn Error>> {
                 &mut back,
             )?;
         }
+        peers.iter_mut().try_for_each(Peer::run)?;
     }
-    println!("{}", render(&legs));
+    let table = [render(&legs), render_peers(&legs, &peers)].concat();
+    println!("{table}");
     if let Some(out) = &arguments.out {
         fs::create_dir_all(out)?;
         let evidence = json!({
@@ -83,10 +89,14 @@ fn main() -> Result<(), Box<dyn Error>> {
             "host": host::identity(),
             "threads": arguments.threads.get(),
             "legs": legs.iter().map(evidence).collect::<Vec<_>>(),
+            "peers": peers
+                .iter()
+                .map(|peer| json!({"dims": peer.admitted().dims(), "pack_ns": peer.pack_ns}))
+                .collect::<Vec<_>>(),
         });
         let text = serde_json::to_string_pretty(&evidence)?;
         fs::write(out.join("pack.json"), text + "\n")?;
-        fs::write(out.join("pack.md"), render(&legs) + "\n")?;
+        fs::write(out.join("pack.md"), table + "\n")?;
     }
     Ok(())
 }
@@ -117,6 +127,17 @@ fn legs(arguments: &Arguments) -> Result<Vec<Leg>, Box<dyn Error>> {
         }
     }
     Ok(legs)
+}
+
+fn peers(arguments: &Arguments) -> Result<Vec<Peer>, Box<dyn Error>> {
+    let Some(python) = &arguments.peer else {
+        return Ok(Vec::new());
+    };
+    let peer = |dims: [u64; 2]| {
+        let admitted = Layout::Q4_0Xe2DpasV2.admit(Twin::Q4_0.ty(), &dims, &BTreeMap::new())?;
+        Peer::new(python, admitted)
+    };
+    SHAPES.into_iter().map(peer).collect()
 }
 
 /// All types that the twins pack, and Q4_0 in every other layout.
@@ -217,6 +238,30 @@ fn render(legs: &[Leg]) -> String {
     lines.join("\n")
 }
 
+/// How many times as long the peer takes as each of our packers of its tensor.
+fn render_peers(legs: &[Leg], peers: &[Peer]) -> String {
+    let mut lines = Vec::new();
+    for peer in peers {
+        let alike = legs
+            .iter()
+            .filter(|leg| leg.kernel.admitted() == peer.admitted());
+        for leg in alike {
+            let pairs = peer.pack_ns.iter().zip(&leg.pack_ns);
+            let ratios: Vec<f64> = pairs
+                .map(|(peer, own)| *peer as f64 / *own as f64)
+                .collect();
+            if let Some(ratio) = median(&ratios) {
+                let (value, low, high) = (ratio.value, ratio.low, ratio.high);
+                let name = name(leg);
+                lines.push(format!(
+                    "\n\nNumPy / {name}: {value:.1} ({low:.1}-{high:.1})"
+                ));
+            }
+        }
+    }
+    lines.concat()
+}
+
 fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, Box<dyn Error>> {
     let mut arguments = Arguments {
         rounds: 15,
@@ -229,6 +274,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, Box<dyn E
             Layout::GgmlCpuRepack,
         ],
         levels: vec![IsaLevel::Avx2, IsaLevel::Avx512],
+        peer: None,
         out: None,
     };
     while let Some(flag) = words.next() {
@@ -239,6 +285,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, Box<dyn E
             "--rounds" => arguments.rounds = value.parse()?,
             "--threads" => arguments.threads = value.parse()?,
             "--offset" => arguments.offset = value.parse::<usize>()?.min(LINE_BYTES - 1),
+            "--peer" => arguments.peer = Some(value.into()),
             "--out" => arguments.out = Some(value.into()),
             "--layouts" => {
                 let layouts = list.map(|id| Layout::from_id(id).ok_or_else(|| no("layout", id)));
