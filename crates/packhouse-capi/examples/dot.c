@@ -103,8 +103,8 @@ static int unpack_row(const request *asked, const packhouse_contract *contract,
     size_t source_bytes = (size_t)asked->rows * row_bytes;
     unsigned char *source = malloc(source_bytes);
     if (!source) return 3;
-    packhouse_status status =
-        packhouse_unpack(contract, view->data, view->bytes, source, source_bytes, &refusal);
+    packhouse_status status = packhouse_unpack(contract, view->payload, view->payload_bytes, source,
+                                               source_bytes, &refusal);
     if (status == PACKHOUSE_OK) memcpy(row, source + asked->row * row_bytes, row_bytes);
     free(source);
     return status == PACKHOUSE_OK ? 0 : refused("unpacking", &refusal);
@@ -114,7 +114,7 @@ static int compare(const request *asked, const packhouse_contract *contract,
                    const packhouse_mapping *mapping) {
     packhouse_refusal refusal = {.struct_size = sizeof refusal};
     packhouse_view view = {.struct_size = sizeof view};
-    if (packhouse_mapping_get_view(mapping, &view, &refusal) != PACKHOUSE_OK)
+    if (packhouse_mapping_view(mapping, &view, &refusal) != PACKHOUSE_OK)
         return refused("the view", &refusal);
     size_t row_bytes = asked->columns / BLOCK * BLOCK_BYTES;
     unsigned char *row = malloc(row_bytes);
@@ -125,7 +125,7 @@ static int compare(const request *asked, const packhouse_contract *contract,
         free(row);
         return failure;
     }
-    double packed = dot_of_pack(view.data, asked), source = dot_of_source(row, asked->columns);
+    double packed = dot_of_pack(view.payload, asked), source = dot_of_source(row, asked->columns);
     free(row);
     int is_equal = packed == source;
     printf("%s row %" PRIu64 ": dot %.17g packed, %.17g in the source: %s\n", asked->tensor,

@@ -7,8 +7,12 @@
 
    Calls. Every call that can fail returns a status, PACKHOUSE_OK or not, and writes its reason to
    *refusal, which may be NULL. Structs begin with struct_size, which the caller sets to sizeof
-   before every call; the rest of a struct that the library fills need not be set. A call that fails
-   changes nothing but *refusal, and sets the place for a new handle to NULL.
+   before every call, at most 4096; the rest of a struct that the library fills need not be set. A
+   library older than this header takes larger structs than it knows: the bytes that it does not
+   know must be zero in a struct that the caller fills, and are set to zero in one that the library
+   fills. A call that fails changes nothing but *refusal, if it does not say otherwise, and sets the
+   place for a new handle to NULL, whatever else is wrong with the call. A defect in the library
+   becomes PACKHOUSE_BUG, after its words were written to standard error.
 
    Ownership. A set and a mapping are counted: whoever gets one from packhouse_set_open or
    packhouse_set_map owns a count and gives it back by the matching release. A mapping stays valid
@@ -48,7 +52,8 @@ extern "C" {
 #define PACKHOUSE_TRUST_RECEIPT 2u
 /* A hash now. */
 #define PACKHOUSE_TRUST_DEEP 3u
-/* The first refusal fails the whole set, and opening proves every payload. */
+/* The first refusal fails the whole set, and opening proves every payload. Samples come after
+   opening: not together with PACKHOUSE_TRUST_SAMPLE. */
 #define PACKHOUSE_OPEN_STRICT 1u
 /* The object's own pages, shared with every process that maps it. */
 #define PACKHOUSE_HELD_MAPPED 1u
@@ -73,7 +78,7 @@ enum {
     PACKHOUSE_OK = 0,
     /* A pointer that must not be NULL is. */
     PACKHOUSE_NULL_POINTER = 1,
-    /* A struct_size is smaller than the struct's first version. */
+    /* A struct_size is less than the struct's first version has, or more than 4096. */
     PACKHOUSE_STRUCT_SIZE = 2,
     /* A field is set that this library doesn't know. */
     PACKHOUSE_UNKNOWN_FIELD = 3,
@@ -87,8 +92,6 @@ enum {
     PACKHOUSE_BUFFER = 7,
     /* Source and target overlap. */
     PACKHOUSE_OVERLAP = 8,
-    /* A pack has more dims than the struct can tell. */
-    PACKHOUSE_TOO_MANY = 9,
     /* A defect in this library; please report it. */
     PACKHOUSE_BUG = 99,
     /* What was given for a set is no key, no digits of one and no folder of one. */
@@ -111,6 +114,8 @@ enum {
     PACKHOUSE_STAGE_REFUSED = 108,
     /* The private state is not used, so that every payload is hashed. */
     PACKHOUSE_STATE_REFUSED = 109,
+    /* Opening a strict set proves every payload, which samples alone can't. */
+    PACKHOUSE_STRICT_SAMPLE = 110,
     /* The set fills no such slot. */
     PACKHOUSE_NO_SLOT = 120,
     /* The set has no tensor of this name. */
@@ -127,6 +132,8 @@ enum {
     PACKHOUSE_PACK_UNTRUSTED = 126,
     /* The pack's record names another payload than the set. */
     PACKHOUSE_PACK_DISAGREES = 127,
+    /* The pack has more dims than an entry can tell. */
+    PACKHOUSE_TOO_MANY = 128,
     /* The pack has another layout than the contract. */
     PACKHOUSE_LAYOUT = 130,
     /* The pack has another version of the layout than the contract. */
@@ -135,9 +142,9 @@ enum {
     PACKHOUSE_TYPE = 132,
     /* The pack is of another shape than the contract. */
     PACKHOUSE_DIMS = 133,
-    /* The pack has other layout parameters than the contract. */
+    /* The layout parameters are others than the contract's. */
     PACKHOUSE_PARAMETERS = 134,
-    /* The pack is of other weights than the contract. */
+    /* The weights are others than the contract's. */
     PACKHOUSE_SOURCE = 135,
     /* The pack was made by another packer than the contract's. */
     PACKHOUSE_FINGERPRINT = 136,
@@ -159,12 +166,14 @@ enum {
     PACKHOUSE_LIVE_WEIGHTS = 150,
     /* The payload is not what the packer makes of the live weights. */
     PACKHOUSE_SAMPLE_DIFFERS = 151,
-    /* The pack was made by a packer that is not at hand, so samples can't be compared. */
+    /* The packer of the pack or contract is not at hand: no samples, and no packing. */
     PACKHOUSE_OTHER_PACKER = 152,
     /* There is no packer for a layout of this name and version. */
     PACKHOUSE_LAYOUT_UNKNOWN = 160,
     /* The layout does not take this type, shape or these parameters. */
     PACKHOUSE_NOT_ADMITTED = 161,
+    /* The layout is known, but only an engine packs this type in it. */
+    PACKHOUSE_NO_PACKER = 162,
     /* A strict set had a refusal before. */
     PACKHOUSE_SET_FAILED = 170,
     /* The operating system said no. */
@@ -226,13 +235,18 @@ typedef struct packhouse_contract {
     uint32_t dim_count;
     /* Zero. */
     uint32_t reserved;
-    /* The layout's parameters, all of them; NULL takes any, and packs with the defaults. */
+    /* The layout's parameters, all of them, however few: not NULL and a count of 0 says that
+       there are none. NULL means the layout's defaults and what follows from the tensor, in
+       look-ups as in packing; a layout that the library doesn't know has none. */
     const packhouse_parameter *parameters;
     /* How many. */
     uint64_t parameter_count;
-    /* 32 bytes, SHA-256 of the source tensor; NULL takes any. */
+    /* 32 bytes, SHA-256 of the source tensor; NULL takes any. packhouse_pack hashes what it is
+       given, and packhouse_unpack what it made. */
     const uint8_t *source_sha256;
-    /* 32 bytes, the packer's fingerprint; NULL takes any. */
+    /* 32 bytes, the packer's fingerprint; NULL takes any, which a layout whose order depends
+       on its packer does not allow. To pack, unpack or tell lengths it must be the one of this
+       library. */
     const uint8_t *fingerprint;
 } packhouse_contract;
 
@@ -283,7 +297,7 @@ typedef struct packhouse_entry {
 } packhouse_entry;
 
 /* What an open set is. The text belongs to the set. */
-typedef struct packhouse_set_info {
+typedef struct packhouse_summary {
     /* sizeof of this struct. */
     uint32_t struct_size;
     /* 1 when payloads come from a stage in RAM, else 0. */
@@ -294,7 +308,7 @@ typedef struct packhouse_set_info {
     const char *plan;
     /* The set's key. */
     uint8_t key[PACKHOUSE_DIGEST_BYTES];
-} packhouse_set_info;
+} packhouse_summary;
 
 /* A mapped payload. The bytes belong to the mapping. */
 typedef struct packhouse_view {
@@ -307,9 +321,9 @@ typedef struct packhouse_view {
     /* Zero. */
     uint32_t reserved;
     /* The payload, page-aligned and read-only. */
-    const void *data;
+    const void *payload;
     /* Its length. */
-    uint64_t bytes;
+    uint64_t payload_bytes;
     /* Its SHA-256. */
     uint8_t object[PACKHOUSE_DIGEST_BYTES];
 } packhouse_view;
@@ -326,7 +340,7 @@ typedef struct packhouse_count {
 typedef struct packhouse_counters {
     /* sizeof of this struct. */
     uint32_t struct_size;
-    /* How many reasons packhouse_set_refused can tell. */
+    /* How many reasons packhouse_set_refused_after can tell. */
     uint32_t refused_count;
     /* Mapped from files. */
     packhouse_count mapped;
@@ -397,10 +411,11 @@ typedef struct packhouse_sample_report {
 } packhouse_sample_report;
 
 /* One layout that this library packs. */
-typedef struct packhouse_layout_info {
+typedef struct packhouse_layout_summary {
     /* sizeof of this struct. */
     uint32_t struct_size;
-    /* 1 when packhouse_unpack gives the source back, else 0. */
+    /* 1 when packhouse_unpack gives the source back of each type that packhouse_pack packs in
+       this layout, else 0. Which types these are is the answer of packhouse_lengths. */
     uint32_t is_invertible;
     /* Layout version. */
     uint64_t version;
@@ -408,7 +423,7 @@ typedef struct packhouse_layout_info {
     uint64_t parameter_count;
     /* Layout id, NUL-terminated. */
     char id[PACKHOUSE_NAME_BYTES];
-} packhouse_layout_info;
+} packhouse_layout_summary;
 
 /* One parameter of a layout. */
 typedef struct packhouse_layout_parameter {
@@ -460,9 +475,9 @@ void packhouse_set_retain(packhouse_set *set);
 void packhouse_set_release(packhouse_set *set);
 
 /* Tells what a set is. The plan's name belongs to the set. */
-packhouse_status packhouse_set_get_info(
+packhouse_status packhouse_set_summary(
     const packhouse_set *set,
-    packhouse_set_info *info,
+    packhouse_summary *summary,
     packhouse_refusal *refusal);
 
 /* Reads the entry at an index, 0 to entry_count, whatever its contract: for engines that look
@@ -511,21 +526,24 @@ packhouse_status packhouse_set_sample(
     packhouse_refusal *refusal);
 
 /* Tells where the set's tensors went since it was opened. */
-packhouse_status packhouse_set_get_counters(
+packhouse_status packhouse_set_counters(
     const packhouse_set *set,
     packhouse_counters *counters,
     packhouse_refusal *refusal);
 
-/* Tells one reason and what it refused; index is 0 to the counters' refused_count. */
-packhouse_status packhouse_set_get_refused(
+/* Tells the first reason whose number is above after, and what it refused; status is
+   PACKHOUSE_OK in it when there is none. Begin with PACKHOUSE_OK and go on with each status
+   told: whatever other threads do meanwhile, no reason is told twice, and none that was there
+   at the beginning is left out. */
+packhouse_status packhouse_set_refused_after(
     const packhouse_set *set,
-    uint32_t index,
+    packhouse_status after,
     packhouse_refused *refused,
     packhouse_refusal *refusal);
 
 /* Tells the last refusal of any thread since the set was opened; status is PACKHOUSE_OK in it
    when there was none. */
-packhouse_status packhouse_set_get_last_refusal(
+packhouse_status packhouse_set_last_refusal(
     const packhouse_set *set,
     packhouse_refusal *refusal);
 
@@ -536,7 +554,7 @@ void packhouse_mapping_retain(packhouse_mapping *mapping);
 void packhouse_mapping_release(packhouse_mapping *mapping);
 
 /* Tells where a mapping's bytes are. They belong to the mapping. */
-packhouse_status packhouse_mapping_get_view(
+packhouse_status packhouse_mapping_view(
     const packhouse_mapping *mapping,
     packhouse_view *view,
     packhouse_refusal *refusal);
@@ -547,7 +565,7 @@ uint32_t packhouse_layout_count(void);
 /* Tells the layout at an index, 0 to packhouse_layout_count(). */
 packhouse_status packhouse_layout_at(
     uint32_t index,
-    packhouse_layout_info *info,
+    packhouse_layout_summary *summary,
     packhouse_refusal *refusal);
 
 /* Tells a parameter of the layout at an index. */
@@ -557,7 +575,8 @@ packhouse_status packhouse_layout_parameter_at(
     packhouse_layout_parameter *parameter,
     packhouse_refusal *refusal);
 
-/* Tells the lengths of a contract's source and payload. Either place may be NULL. */
+/* Tells the lengths of a contract's source and payload, if this library packs what the
+   contract says. Either place may be NULL. */
 packhouse_status packhouse_lengths(
     const packhouse_contract *contract,
     uint64_t *source_bytes,
@@ -565,14 +584,16 @@ packhouse_status packhouse_lengths(
     packhouse_refusal *refusal);
 
 /* Writes the 32 bytes of the fingerprint of this library's packer for a contract: what packs
-   of the layout have in their records when it made them. */
+   of the layout have in their records when it made them. Which fingerprint the contract has
+   makes no difference here. */
 packhouse_status packhouse_fingerprint(
     const packhouse_contract *contract,
     uint8_t *fingerprint,
     packhouse_refusal *refusal);
 
-/* Packs one tensor on up to thread_count threads, the calling one among them; 0 is one. Writes
-   every byte of payload, whose length must be the one of packhouse_lengths. */
+/* Packs one tensor on up to thread_count threads, the calling one among them, but on no more
+   than the process has CPUs; 0 is one. Writes every byte of payload, whose length must be the
+   one of packhouse_lengths. A source that is not the contract's source_sha256 is refused. */
 packhouse_status packhouse_pack(
     const packhouse_contract *contract,
     const void *source,
@@ -583,7 +604,8 @@ packhouse_status packhouse_pack(
     packhouse_refusal *refusal);
 
 /* Gives the source of a payload back. Writes every byte of source, whose length must be the
-   one of packhouse_lengths. */
+   one of packhouse_lengths. What turns out not to be the contract's source_sha256 is refused,
+   and source is set to zero. */
 packhouse_status packhouse_unpack(
     const packhouse_contract *contract,
     const void *payload,

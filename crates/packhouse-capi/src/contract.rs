@@ -128,16 +128,14 @@ pub(crate) fn told(
     set: &packhouse_set,
     entry: &Entry,
     struct_size: u32,
-) -> Result<packhouse_entry, Usage> {
+) -> Result<packhouse_entry, Failure> {
     let (record, texts) = (entry.record(), set.texts(entry));
     let identity = &record.identity;
     let mut dims = [0; PACKHOUSE_DIMS_MAX];
     let dim_count = identity.dims.len();
-    let target = dims.get_mut(..dim_count).ok_or_else(|| Usage::TooMany {
-        name: entry.tensor().to_owned(),
-        what: "dims",
-        actual: dim_count,
-        max: PACKHOUSE_DIMS_MAX,
+    let target = dims.get_mut(..dim_count).ok_or_else(|| {
+        let max = PACKHOUSE_DIMS_MAX;
+        set.reader.too_many(entry, "dims", dim_count, max)
     })?;
     target.copy_from_slice(&identity.dims);
     Ok(packhouse_entry {

@@ -6,6 +6,9 @@ use crate::usage::{Failure, OK, Usage};
 use std::ffi::{CStr, c_char};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+/// Most that a struct may say it has.
+const STRUCT_SIZE_MAX: usize = 4096;
+
 /// A struct of `packhouse.h` that begins with `struct_size`.
 ///
 /// # Safety
@@ -90,7 +93,19 @@ pub(crate) fn chars_of<const N: usize>(text: &str) -> [c_char; N] {
     chars
 }
 
-/// The caller's `struct_size`, judged. Errors on NULL and on less than the first version.
+/// Sets the place for a new handle to NULL, before anything can fail; NULL is fine.
+///
+/// # Safety
+/// `place` is NULL or leads to a pointer.
+pub(crate) unsafe fn clear<T>(place: *mut *mut T) {
+    if !place.is_null() {
+        // SAFETY: the caller's promise.
+        unsafe { place.write(std::ptr::null_mut()) };
+    }
+}
+
+/// The caller's `struct_size`, judged. Errors on NULL, on less than the first version and on more
+/// than any version will have: a size that nobody set is not followed.
 ///
 /// # Safety
 /// The pointer is NULL or leads to a `u32`.
@@ -101,7 +116,7 @@ unsafe fn size_of_struct<T: Sized32>(pointer: *const T) -> Result<usize, Usage> 
     // SAFETY: the caller's promise; C callers may have packed it anyhow.
     let actual = unsafe { pointer.cast::<u32>().read_unaligned() };
     match usize::try_from(actual) {
-        Ok(bytes) if bytes >= T::FIRST_SIZE => Ok(bytes),
+        Ok(bytes) if (T::FIRST_SIZE..=STRUCT_SIZE_MAX).contains(&bytes) => Ok(bytes),
         Ok(_) | Err(_) => Err(Usage::StructSize {
             name: T::NAME,
             expected: size_of::<T>(),
@@ -147,18 +162,23 @@ pub(crate) unsafe fn judge<T: Sized32>(pointer: *mut T) -> Result<u32, Usage> {
     Ok(u32::try_from(bytes).unwrap_or(u32::MAX))
 }
 
-/// Fills a struct as far as the caller knows it; the rest of a larger one stays as it is.
+/// Fills a struct as far as the caller knows it; the rest of a larger one becomes zero, which is
+/// what fields that nobody filled are to their reader.
 ///
 /// # Safety
 /// The pointer leads to as many bytes as the `struct_size` in `value` says, which was judged.
 pub(crate) unsafe fn fill<T: Sized32>(pointer: *mut T, value: T) {
     // SAFETY: the trait's promise: a struct begins with its size.
     let bytes = unsafe { (&raw const value).cast::<u32>().read() };
-    let known = usize::try_from(bytes).unwrap_or(0).min(size_of::<T>());
-    // SAFETY: `known` bytes are at both places, and the places differ: one is on this stack.
+    let bytes = usize::try_from(bytes).unwrap_or(0);
+    let known = bytes.min(size_of::<T>());
+    let target = pointer.cast::<u8>();
+    // SAFETY: `known` bytes are at both places, and the places differ: one is on this stack. After
+    // them are those that `known` is less than what the caller says.
     unsafe {
-        std::ptr::copy_nonoverlapping((&raw const value).cast::<u8>(), pointer.cast(), known)
-    };
+        std::ptr::copy_nonoverlapping((&raw const value).cast::<u8>(), target, known);
+        target.add(known).write_bytes(0, bytes - known);
+    }
 }
 
 /// Takes a text.
@@ -334,6 +354,10 @@ mod tests {
         assert_eq!((target[4], target[8]), (1, 0xff));
         // SAFETY: as above.
         unsafe { fill(target.as_mut_ptr().cast(), value(24)) };
-        assert_eq!((target[8], target[16]), (2, 0xff));
+        assert_eq!((target[8], target[16]), (2, 0));
+        let mut target = [0xffu8; 24];
+        // SAFETY: as above.
+        unsafe { fill(target.as_mut_ptr().cast(), value(20)) };
+        assert_eq!(target[15..], [0, 0, 0, 0, 0, 255, 255, 255, 255]);
     }
 }

@@ -23,14 +23,14 @@ pub extern "C" fn packhouse_layout_count() -> u32 {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn packhouse_layout_at(
     index: u32,
-    info: *mut packhouse_layout_info,
+    summary: *mut packhouse_layout_summary,
     refusal: *mut packhouse_refusal,
 ) -> packhouse_status {
     let body = || {
         // SAFETY: the caller's promise, here and below.
-        let struct_size = unsafe { edge::judge(info) }?;
+        let struct_size = unsafe { edge::judge(summary) }?;
         let layout = layout_at(index)?;
-        let told = packhouse_layout_info {
+        let told = packhouse_layout_summary {
             struct_size,
             is_invertible: layout.is_invertible().into(),
             version: layout.version(),
@@ -38,7 +38,7 @@ pub unsafe extern "C" fn packhouse_layout_at(
             id: edge::chars_of(layout.id()),
         };
         // SAFETY: as above.
-        unsafe { edge::fill(info, told) };
+        unsafe { edge::fill(summary, told) };
         Ok(())
     };
     // SAFETY: as above.
@@ -73,7 +73,8 @@ pub unsafe extern "C" fn packhouse_layout_parameter_at(
     unsafe { guard(refusal, body) }
 }
 
-/// Tells the lengths of a contract's source and payload. Either place may be NULL.
+/// Tells the lengths of a contract's source and payload, if this library packs what the contract
+/// says. Either place may be NULL.
 ///
 /// # Safety
 /// As for `packhouse_layout_at`.
@@ -105,7 +106,8 @@ pub unsafe extern "C" fn packhouse_lengths(
 }
 
 /// Writes the 32 bytes of the fingerprint of this library's packer for a contract: what packs of
-/// the layout have in their records when it made them.
+/// the layout have in their records when it made them. Which fingerprint the contract has makes no
+/// difference here.
 ///
 /// # Safety
 /// As for `packhouse_layout_at`; 32 bytes are at `fingerprint`.
@@ -118,7 +120,8 @@ pub unsafe extern "C" fn packhouse_fingerprint(
     let body = || {
         let target = place(fingerprint, "fingerprint")?;
         // SAFETY: the caller's promise, here and below.
-        let made = unsafe { packing(contract) }?.fingerprint()?;
+        let contract = unsafe { crate::contract::contract(contract) }?;
+        let made = Packing::of_layout(&contract)?.fingerprint()?;
         // SAFETY: as above.
         unsafe {
             target
@@ -131,8 +134,9 @@ pub unsafe extern "C" fn packhouse_fingerprint(
     unsafe { guard(refusal, body) }
 }
 
-/// Packs one tensor on up to `thread_count` threads, the calling one among them; 0 is one. Writes
-/// every byte of `payload`, whose length must be the one of `packhouse_lengths`.
+/// Packs one tensor on up to `thread_count` threads, the calling one among them, but on no more
+/// than the process has CPUs; 0 is one. Writes every byte of `payload`, whose length must be the one
+/// of `packhouse_lengths`. A source that is not the contract's `source_sha256` is refused.
 ///
 /// # Safety
 /// As for `packhouse_layout_at`; nobody changes the buffers during the call.
@@ -153,14 +157,14 @@ pub unsafe extern "C" fn packhouse_pack(
         // SAFETY: as above.
         let (source, payload) = unsafe {
             buffers(
-                ("source", source, source_bytes, admitted.source_bytes()),
-                ("payload", payload, payload_bytes, admitted.payload_bytes()),
+                (SOURCE, source, source_bytes, admitted.source_bytes()),
+                (PAYLOAD, payload, payload_bytes, admitted.payload_bytes()),
             )
         }?;
         let threads = usize::try_from(thread_count)
             .ok()
             .and_then(NonZeroUsize::new);
-        packing.pack(source, payload, threads.unwrap_or(NonZeroUsize::MIN));
+        packing.pack(source, payload, threads.unwrap_or(NonZeroUsize::MIN))?;
         Ok(())
     };
     // SAFETY: as above.
@@ -168,7 +172,8 @@ pub unsafe extern "C" fn packhouse_pack(
 }
 
 /// Gives the source of a payload back. Writes every byte of `source`, whose length must be the one
-/// of `packhouse_lengths`.
+/// of `packhouse_lengths`. What turns out not to be the contract's `source_sha256` is refused, and
+/// `source` is set to zero.
 ///
 /// # Safety
 /// As for `packhouse_pack`.
@@ -188,11 +193,11 @@ pub unsafe extern "C" fn packhouse_unpack(
         // SAFETY: as above.
         let (payload, source) = unsafe {
             buffers(
-                ("payload", payload, payload_bytes, admitted.payload_bytes()),
-                ("source", source, source_bytes, admitted.source_bytes()),
+                (PAYLOAD, payload, payload_bytes, admitted.payload_bytes()),
+                (SOURCE, source, source_bytes, admitted.source_bytes()),
             )
         }?;
-        packing.unpack(payload, source);
+        packing.unpack(payload, source)?;
         Ok(())
     };
     // SAFETY: as above.
@@ -226,18 +231,24 @@ unsafe fn packing(pointer: *const packhouse_contract) -> Result<Packing, Failure
     Ok(Packing::of_contract(&contract)?)
 }
 
-/// Takes a buffer to read and one to write, each with its name, its length and the one it must
+/// What a buffer and its length are called.
+type Names = [&'static str; 2];
+
+const SOURCE: Names = ["source", "source_bytes"];
+const PAYLOAD: Names = ["payload", "payload_bytes"];
+
+/// Takes a buffer to read and one to write, each with its names, its length and the one it must
 /// have.
 ///
 /// # Safety
 /// The pointers are NULL or lead to as many bytes as their lengths say, during `'a`, which nobody
 /// else changes.
 unsafe fn buffers<'a>(
-    (from_name, from, from_bytes, from_expected): (&'static str, *const c_void, u64, u64),
-    (to_name, to, to_bytes, to_expected): (&'static str, *mut c_void, u64, u64),
+    (from_names, from, from_bytes, from_expected): (Names, *const c_void, u64, u64),
+    (to_names, to, to_bytes, to_expected): (Names, *mut c_void, u64, u64),
 ) -> Result<(&'a [u8], &'a mut [u8]), Usage> {
-    let from_length = length(from_name, from, from_bytes, from_expected)?;
-    let to_length = length(to_name, to.cast_const(), to_bytes, to_expected)?;
+    let from_length = length(from_names, from, from_bytes, from_expected)?;
+    let to_length = length(to_names, to.cast_const(), to_bytes, to_expected)?;
     let (start, end) = (from.addr(), from.addr().saturating_add(from_length));
     if to.addr() < end && start < to.addr().saturating_add(to_length) {
         return Err(Usage::Overlap);
@@ -252,7 +263,7 @@ unsafe fn buffers<'a>(
 }
 
 fn length(
-    argument: &'static str,
+    [argument, bytes]: Names,
     pointer: *const c_void,
     actual: u64,
     expected: u64,
@@ -260,22 +271,29 @@ fn length(
     if pointer.is_null() {
         return Err(Usage::NullPointer { argument });
     }
-    let length = usize::try_from(actual).ok();
-    let length = length.filter(|_| actual == expected);
-    length.ok_or(Usage::Buffer {
-        argument,
-        expected,
+    if actual != expected {
+        return Err(Usage::Buffer {
+            argument,
+            expected,
+            actual,
+        });
+    }
+    // No object of C is longer, nor is any slice of Rust.
+    let length = isize::try_from(actual).map_err(|_| Usage::Value {
+        argument: bytes,
         actual,
-    })
+        expected: "at most 9223372036854775807",
+    })?;
+    Ok(length.unsigned_abs())
 }
 
 // SAFETY: it is `repr(C)`, begins with `struct_size`, and holds integers only.
-unsafe impl Sized32 for packhouse_layout_info {
-    const NAME: &'static str = "packhouse_layout_info";
+unsafe impl Sized32 for packhouse_layout_summary {
+    const NAME: &'static str = "packhouse_layout_summary";
     const FIRST_SIZE: usize = offset_of!(Self, id) + PACKHOUSE_NAME_BYTES;
 }
 
-// SAFETY: as for `packhouse_layout_info`.
+// SAFETY: as for `packhouse_layout_summary`.
 unsafe impl Sized32 for packhouse_layout_parameter {
     const NAME: &'static str = "packhouse_layout_parameter";
     const FIRST_SIZE: usize = offset_of!(Self, name) + PACKHOUSE_NAME_BYTES;

@@ -13,7 +13,8 @@
 //!   status and change nothing;
 //! - there is no state but what handles lead to, and every handle is counted.
 //!
-//! Never: prints, reads the environment, aborts the host. Specified in `docs/design/capi.md`.
+//! Never: reads the environment, aborts the host, or prints, but for a defect: its panic is told by
+//! the process' panic hook, which writes to standard error. Specified in `docs/design/capi.md`.
 
 #![deny(unsafe_code)]
 #![expect(non_camel_case_types, reason = "the names are the header's")]

@@ -40,10 +40,10 @@ pub unsafe extern "C" fn packhouse_set_open(
     set: *mut *mut packhouse_set,
     refusal: *mut packhouse_refusal,
 ) -> packhouse_status {
+    // SAFETY: the caller's promise.
+    unsafe { edge::clear(set) };
     let body = || {
         let set = place(set, "set")?;
-        // SAFETY: the caller's promise.
-        unsafe { set.write(std::ptr::null_mut()) };
         // SAFETY: the caller's promise.
         let options = unsafe { open_options(options) }?;
         let reader = SetReader::open(&options, Arc::new(StoreMapper))?;
@@ -81,15 +81,15 @@ pub unsafe extern "C" fn packhouse_set_release(set: *mut packhouse_set) {
 /// # Safety
 /// As for `packhouse_set_retain`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn packhouse_set_get_info(
+pub unsafe extern "C" fn packhouse_set_summary(
     set: *const packhouse_set,
-    info: *mut packhouse_set_info,
+    summary: *mut packhouse_summary,
     refusal: *mut packhouse_refusal,
 ) -> packhouse_status {
     let body = || {
         // SAFETY: the caller's promise, here and below.
-        let (set, struct_size) = unsafe { (opened(set)?, edge::judge(info)?) };
-        let told = packhouse_set_info {
+        let (set, struct_size) = unsafe { (opened(set)?, edge::judge(summary)?) };
+        let told = packhouse_summary {
             struct_size,
             is_staged: set.reader.stage().is_some().into(),
             entry_count: set.reader.manifest().entries().len() as u64,
@@ -97,7 +97,7 @@ pub unsafe extern "C" fn packhouse_set_get_info(
             key: *set.reader.key().as_bytes(),
         };
         // SAFETY: as above.
-        unsafe { edge::fill(info, told) };
+        unsafe { edge::fill(summary, told) };
         Ok(())
     };
     // SAFETY: as above.
@@ -200,11 +200,11 @@ pub unsafe extern "C" fn packhouse_set_map(
     mapping: *mut *mut packhouse_mapping,
     refusal: *mut packhouse_refusal,
 ) -> packhouse_status {
+    // SAFETY: the caller's promise.
+    unsafe { edge::clear(mapping) };
     let body = || {
         let mapping = place(mapping, "mapping")?;
         // SAFETY: the caller's promise, here and below.
-        unsafe { mapping.write(std::ptr::null_mut()) };
-        // SAFETY: as above.
         let set = unsafe { opened(set) }?;
         // SAFETY: as above.
         let found = unsafe { crate::contract::entry(set, entry) }?;
@@ -273,7 +273,7 @@ pub unsafe extern "C" fn packhouse_set_sample(
 /// # Safety
 /// As for `packhouse_set_retain`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn packhouse_set_get_counters(
+pub unsafe extern "C" fn packhouse_set_counters(
     set: *const packhouse_set,
     counters: *mut packhouse_counters,
     refusal: *mut packhouse_refusal,
@@ -302,14 +302,17 @@ pub unsafe extern "C" fn packhouse_set_get_counters(
     unsafe { guard(refusal, body) }
 }
 
-/// Tells one reason and what it refused; `index` is 0 to the counters' `refused_count`.
+/// Tells the first reason whose number is above `after`, and what it refused; `status` is
+/// `PACKHOUSE_OK` in it when there is none. Begin with `PACKHOUSE_OK` and go on with each status
+/// told: whatever other threads do meanwhile, no reason is told twice, and none that was there at
+/// the beginning is left out.
 ///
 /// # Safety
 /// As for `packhouse_set_retain`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn packhouse_set_get_refused(
+pub unsafe extern "C" fn packhouse_set_refused_after(
     set: *const packhouse_set,
-    index: u32,
+    after: packhouse_status,
     refused: *mut packhouse_refused,
     refusal: *mut packhouse_refusal,
 ) -> packhouse_status {
@@ -317,14 +320,12 @@ pub unsafe extern "C" fn packhouse_set_get_refused(
         // SAFETY: the caller's promise, here and below.
         let (set, struct_size) = unsafe { (opened(set)?, edge::judge(refused)?) };
         let counted = set.reader.counters().refused;
-        let found = counted.get(index as usize).ok_or(Usage::Index {
-            index: index.into(),
-            count: counted.len() as u64,
-        })?;
+        // They rise by their codes' numbers.
+        let next = counted.iter().find(|next| next.code.number() > after);
         let told = packhouse_refused {
             struct_size,
-            status: found.code.number(),
-            count: count(found.count),
+            status: next.map_or(OK, |next| next.code.number()),
+            count: next.map_or_else(packhouse_count::default, |next| count(next.count)),
         };
         // SAFETY: as above.
         unsafe { edge::fill(refused, told) };
@@ -340,7 +341,7 @@ pub unsafe extern "C" fn packhouse_set_get_refused(
 /// # Safety
 /// As for `packhouse_set_retain`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn packhouse_set_get_last_refusal(
+pub unsafe extern "C" fn packhouse_set_last_refusal(
     set: *const packhouse_set,
     refusal: *mut packhouse_refusal,
 ) -> packhouse_status {
@@ -384,7 +385,7 @@ pub unsafe extern "C" fn packhouse_mapping_release(mapping: *mut packhouse_mappi
 /// # Safety
 /// As for `packhouse_mapping_retain`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn packhouse_mapping_get_view(
+pub unsafe extern "C" fn packhouse_mapping_view(
     mapping: *const packhouse_mapping,
     view: *mut packhouse_view,
     refusal: *mut packhouse_refusal,
@@ -409,8 +410,8 @@ pub unsafe extern "C" fn packhouse_mapping_get_view(
                 HowVerified::Sample => PACKHOUSE_PROOF_SAMPLE,
             },
             reserved: 0,
-            data: mapping.as_ptr().cast(),
-            bytes: mapping.len() as u64,
+            payload: mapping.as_ptr().cast(),
+            payload_bytes: mapping.len() as u64,
             object: *mapping.object().as_bytes(),
         };
         // SAFETY: as above.
@@ -539,7 +540,7 @@ macro_rules! sized {
 
 sized! {
     packhouse_open_options up to trusted_uid_count: u64;
-    packhouse_set_info up to key: [u8; PACKHOUSE_DIGEST_BYTES];
+    packhouse_summary up to key: [u8; PACKHOUSE_DIGEST_BYTES];
     packhouse_view up to object: [u8; PACKHOUSE_DIGEST_BYTES];
     packhouse_counters up to sampled_groups: u64;
     packhouse_refused up to count: packhouse_count;

@@ -1,9 +1,10 @@
 //! The structs of `packhouse.h`, field by field as C has them.
 //!
 //! A struct that a caller fills, or that is filled for it, begins with `struct_size`: the caller's
-//! own `sizeof`. A caller built against an earlier version gives a smaller one and sees only the
-//! fields that it knows; one built against a later version must leave the fields zero that this
-//! library doesn't know. Fields are only ever added at the end.
+//! own `sizeof`, up to 4096. A caller built against an earlier version gives a smaller one and sees
+//! only the fields that it knows. Of a larger one, of a caller built against a later version, the
+//! bytes that this library doesn't know must be zero where the caller fills it, and are set to zero
+//! where the library does. Fields are only ever added at the end.
 
 use std::ffi::{c_char, c_void};
 
@@ -73,13 +74,17 @@ pub struct packhouse_contract {
     pub dim_count: u32,
     /// Zero.
     pub reserved: u32,
-    /// The layout's parameters, all of them; NULL takes any, and packs with the defaults.
+    /// The layout's parameters, all of them, however few: not NULL and a count of 0 says that there
+    /// are none. NULL means the layout's defaults and what follows from the tensor, in look-ups as
+    /// in packing; a layout that the library doesn't know has none.
     pub parameters: *const packhouse_parameter,
     /// How many.
     pub parameter_count: u64,
-    /// 32 bytes, SHA-256 of the source tensor; NULL takes any.
+    /// 32 bytes, SHA-256 of the source tensor; NULL takes any. `packhouse_pack` hashes what it is
+    /// given, and `packhouse_unpack` what it made.
     pub source_sha256: *const u8,
-    /// 32 bytes, the packer's fingerprint; NULL takes any.
+    /// 32 bytes, the packer's fingerprint; NULL takes any, which a layout whose order depends on
+    /// its packer does not allow. To pack, unpack or tell lengths it must be the one of this library.
     pub fingerprint: *const u8,
 }
 
@@ -134,7 +139,7 @@ pub struct packhouse_entry {
 /// What an open set is. The text belongs to the set.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub struct packhouse_set_info {
+pub struct packhouse_summary {
     /// sizeof of this struct.
     pub struct_size: u32,
     /// 1 when payloads come from a stage in RAM, else 0.
@@ -160,9 +165,9 @@ pub struct packhouse_view {
     /// Zero.
     pub reserved: u32,
     /// The payload, page-aligned and read-only.
-    pub data: *const c_void,
+    pub payload: *const c_void,
     /// Its length.
-    pub bytes: u64,
+    pub payload_bytes: u64,
     /// Its SHA-256.
     pub object: [u8; PACKHOUSE_DIGEST_BYTES],
 }
@@ -183,7 +188,7 @@ pub struct packhouse_count {
 pub struct packhouse_counters {
     /// sizeof of this struct.
     pub struct_size: u32,
-    /// How many reasons `packhouse_set_refused` can tell.
+    /// How many reasons `packhouse_set_refused_after` can tell.
     pub refused_count: u32,
     /// Mapped from files.
     pub mapped: packhouse_count,
@@ -264,10 +269,11 @@ pub struct packhouse_sample_report {
 /// One layout that this library packs.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub struct packhouse_layout_info {
+pub struct packhouse_layout_summary {
     /// sizeof of this struct.
     pub struct_size: u32,
-    /// 1 when `packhouse_unpack` gives the source back, else 0.
+    /// 1 when `packhouse_unpack` gives the source back of each type that `packhouse_pack` packs in
+    /// this layout, else 0. Which types these are is the answer of `packhouse_lengths`.
     pub is_invertible: u32,
     /// Layout version.
     pub version: u64,
@@ -309,7 +315,8 @@ pub const PACKHOUSE_TRUST_RECEIPT: u32 = 2;
 /// A hash now.
 pub const PACKHOUSE_TRUST_DEEP: u32 = 3;
 
-/// The first refusal fails the whole set, and opening proves every payload.
+/// The first refusal fails the whole set, and opening proves every payload. Samples come after
+/// opening: not together with `PACKHOUSE_TRUST_SAMPLE`.
 pub const PACKHOUSE_OPEN_STRICT: u32 = 1;
 
 /// The object's own pages, shared with every process that maps it.

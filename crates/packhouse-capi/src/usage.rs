@@ -15,7 +15,7 @@ pub enum Usage {
         /// The argument.
         argument: &'static str,
     },
-    /// A struct is smaller than its first version.
+    /// A struct is smaller than its first version, or larger than any.
     #[error("{name}.struct_size is {actual}, this library knows {expected}")]
     StructSize {
         /// The struct.
@@ -72,18 +72,6 @@ pub enum Usage {
     /// Source and target overlap.
     #[error("source and target overlap")]
     Overlap,
-    /// A value can't be told in a struct of this version.
-    #[error("{name} has {actual} {what}, at most {max} can be told")]
-    TooMany {
-        /// The tensor.
-        name: String,
-        /// Of what.
-        what: &'static str,
-        /// How many.
-        actual: usize,
-        /// How many at most.
-        max: usize,
-    },
     /// A panic was caught; please report it.
     #[error("a defect in packhouse, please report it: {panic}")]
     Bug {
@@ -126,7 +114,6 @@ impl Usage {
             Self::Index { .. } => 6,
             Self::Buffer { .. } => 7,
             Self::Overlap => 8,
-            Self::TooMany { .. } => 9,
             Self::Bug { .. } => 99,
         }
     }
@@ -162,7 +149,7 @@ static USAGES: &[Status] = &[
     status(
         2,
         c"PACKHOUSE_STRUCT_SIZE",
-        "A struct_size is smaller than the struct's first version.",
+        "A struct_size is less than the struct's first version has, or more than 4096.",
     ),
     status(
         3,
@@ -178,11 +165,6 @@ static USAGES: &[Status] = &[
     status(6, c"PACKHOUSE_INDEX", "An index is past the end."),
     status(7, c"PACKHOUSE_BUFFER", "A buffer has the wrong length."),
     status(8, c"PACKHOUSE_OVERLAP", "Source and target overlap."),
-    status(
-        9,
-        c"PACKHOUSE_TOO_MANY",
-        "A pack has more dims than the struct can tell.",
-    ),
     status(
         99,
         c"PACKHOUSE_BUG",
@@ -201,6 +183,7 @@ const fn status(number: i32, name: &'static CStr, meaning: &'static str) -> Stat
 const fn c_name(code: Code) -> &'static CStr {
     match code {
         Code::SetName => c"PACKHOUSE_SET_NAME",
+        Code::StrictSample => c"PACKHOUSE_STRICT_SAMPLE",
         Code::StoreMissing => c"PACKHOUSE_STORE_MISSING",
         Code::StoreUntrusted => c"PACKHOUSE_STORE_UNTRUSTED",
         Code::NoSet => c"PACKHOUSE_NO_SET",
@@ -234,6 +217,8 @@ const fn c_name(code: Code) -> &'static CStr {
         Code::SampleDiffers => c"PACKHOUSE_SAMPLE_DIFFERS",
         Code::OtherPacker => c"PACKHOUSE_OTHER_PACKER",
         Code::LayoutUnknown => c"PACKHOUSE_LAYOUT_UNKNOWN",
+        Code::TooMany => c"PACKHOUSE_TOO_MANY",
+        Code::NoPacker => c"PACKHOUSE_NO_PACKER",
         Code::NotAdmitted => c"PACKHOUSE_NOT_ADMITTED",
         Code::StateRefused => c"PACKHOUSE_STATE_REFUSED",
         Code::StageRefused => c"PACKHOUSE_STAGE_REFUSED",

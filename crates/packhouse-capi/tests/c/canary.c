@@ -16,9 +16,9 @@ static packhouse_mapping *map_first(packhouse_set *set) {
 
 /* The set's memory is gone when it is asked. */
 static void use_after_release(packhouse_set *set) {
-    packhouse_set_info info = {.struct_size = sizeof info};
+    packhouse_summary info = {.struct_size = sizeof info};
     packhouse_set_release(set);
-    packhouse_set_get_info(set, &info, NULL);
+    packhouse_set_summary(set, &info, NULL);
     printf("entries=%lu\n", (unsigned long)info.entry_count);
 }
 
@@ -26,10 +26,10 @@ static void use_after_release(packhouse_set *set) {
 static void read_after_release(packhouse_set *set) {
     packhouse_mapping *mapping = map_first(set);
     packhouse_view view = {.struct_size = sizeof view};
-    packhouse_mapping_get_view(mapping, &view, NULL);
+    packhouse_mapping_view(mapping, &view, NULL);
     packhouse_mapping_release(mapping);
     packhouse_set_release(set);
-    printf("byte=%d\n", *(const volatile unsigned char *)view.data);
+    printf("byte=%d\n", *(const volatile unsigned char *)view.payload);
 }
 
 int main(int count, char **words) {

@@ -42,7 +42,7 @@ static void null_pointers(const packhouse_open_options *good, packhouse_set *set
     say("null-store", packhouse_set_open(&options, &opened, &refusal));
     options = *good, options.state = NULL;
     say("null-state", packhouse_set_open(&options, &opened, &refusal));
-    say("null-set", packhouse_set_get_counters(NULL, &counters, &refusal));
+    say("null-set", packhouse_set_counters(NULL, &counters, &refusal));
     say("null-entry", packhouse_set_entry_at(set, 0, NULL, &refusal));
     say("null-contract", packhouse_set_lookup_slot(set, 0, NULL, &entry, &refusal));
     say("null-tensor", packhouse_set_lookup_tensor(set, NULL, &contract, &entry, &refusal));
@@ -54,9 +54,9 @@ static void null_pointers(const packhouse_open_options *good, packhouse_set *set
     say("null-map-entry", packhouse_set_map(set, NULL, &mapping, &refusal));
     say("null-mapping-place", packhouse_set_map(set, &entry, NULL, &refusal));
     packhouse_view view = {.struct_size = sizeof view};
-    say("null-mapping", packhouse_mapping_get_view(NULL, &view, &refusal));
+    say("null-mapping", packhouse_mapping_view(NULL, &view, &refusal));
     say("null-live", packhouse_set_sample(set, &entry, NULL, NULL, NULL, NULL, &refusal));
-    say("null-last", packhouse_set_get_last_refusal(set, NULL));
+    say("null-last", packhouse_set_last_refusal(set, NULL));
     contract = good_contract();
     say("null-fingerprint", packhouse_fingerprint(&contract, NULL, &refusal));
     say("null-source", packhouse_pack(&contract, NULL, 128, &entry, 128, 1, &refusal));
@@ -73,9 +73,14 @@ static void sizes(const packhouse_open_options *good, packhouse_set *set) {
     packhouse_entry entry = {0};
     say("small-entry", packhouse_set_entry_at(set, 0, &entry, &refusal));
     refusal.struct_size = 4;
+    opened = set;
     packhouse_status status = packhouse_set_open(good, &opened, &refusal);
     say("small-refusal", status);
-    /* A caller of a later version: what it adds must be zero, and is left alone. */
+    packhouse_mapping *mapping = (packhouse_mapping *)set;
+    refusal.struct_size = 4;
+    say("small-refusal-map", packhouse_set_map(set, &entry, &mapping, &refusal));
+    printf("misuse places-are-null %s\n", opened || mapping ? "no" : "yes");
+    /* A caller of a later version: what it adds must be zero, and is set to zero. */
     struct {
         packhouse_open_options known;
         uint64_t later;
@@ -89,9 +94,24 @@ static void sizes(const packhouse_open_options *good, packhouse_set *set) {
     struct {
         packhouse_counters known;
         uint64_t later;
-    } counters = {{.struct_size = sizeof counters}, 77};
-    status = packhouse_set_get_counters(set, &counters.known, &refusal);
-    say(counters.later == 77 ? "later-counters" : "later-counters-written", status);
+        uint64_t beyond;
+    } counters = {{.struct_size = sizeof counters - sizeof(uint64_t)}, 77, 77};
+    status = packhouse_set_counters(set, &counters.known, &refusal);
+    int is_zeroed = counters.later == 0 && counters.beyond == 77;
+    say(is_zeroed ? "later-counters" : "later-counters-left", status);
+    /* The greatest size, and one more: a size that nobody set is not followed. */
+    union {
+        packhouse_open_options options;
+        unsigned char bytes[4104];
+    } huge = {.bytes = {0}};
+    huge.options = *good, huge.options.struct_size = 4096;
+    status = packhouse_set_open(&huge.options, &opened, &refusal);
+    say("large-options", status);
+    packhouse_set_release(opened);
+    huge.options.struct_size = 4097;
+    status = packhouse_set_open(&huge.options, &opened, &refusal);
+    say("huge-options", status);
+    packhouse_set_release(opened);
     options = *good, options.reserved = 1;
     say("reserved", packhouse_set_open(&options, &opened, &refusal));
     options = *good, options.flags = 2;
@@ -130,8 +150,10 @@ static void values(const packhouse_open_options *good, packhouse_set *set) {
     say("parameter-twice", packhouse_set_lookup_slot(set, 0, &contract, &entry, &refusal));
     say("entry-index", packhouse_set_entry_at(set, 1000, &entry, &refusal));
     packhouse_refused refused = {.struct_size = sizeof refused};
-    say("refused-index", packhouse_set_get_refused(set, 1000, &refused, &refusal));
-    packhouse_layout_info info = {.struct_size = sizeof info};
+    packhouse_status none = packhouse_set_refused_after(set, 1000, &refused, &refusal);
+    say(refused.status == PACKHOUSE_OK ? "refused-end" : "refused-more", none);
+    say("null-refused", packhouse_set_refused_after(set, 0, NULL, &refusal));
+    packhouse_layout_summary info = {.struct_size = sizeof info};
     say("layout-index", packhouse_layout_at(1000, &info, &refusal));
     packhouse_layout_parameter one = {.struct_size = sizeof one};
     say("parameter-index", packhouse_layout_parameter_at(0, 1000, &one, &refusal));
@@ -146,6 +168,11 @@ static void buffers(void) {
     say("beside", packhouse_pack(&contract, source, 128, source + 128, 128, 1, &refusal));
     say("unpack-overlap", packhouse_unpack(&contract, source, 128, source, 128, &refusal));
     say("no-refusal", packhouse_pack(&contract, source, 1, payload, 128, 1, NULL));
+    /* 2 to the 63 bytes are no object of C. */
+    uint64_t bytes = UINT64_C(1) << 63;
+    contract.dims[0] = UINT64_C(1) << 61, contract.dim_count = 1;
+    void *near = (void *)(uintptr_t)64, *far = (void *)(uintptr_t)(bytes + 64);
+    say("no-object", packhouse_pack(&contract, near, bytes, far, bytes, 1, &refusal));
 }
 
 void misuse(const packhouse_open_options *good, packhouse_set *set) {

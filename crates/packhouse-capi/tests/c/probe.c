@@ -64,7 +64,8 @@ static void open_set(state *s) {
     say("open", packhouse_set_open(&s->options, &s->set, &refusal), &refusal);
 }
 
-/* contract LAYOUT VERSION TYPE DIM,DIM NAME=VALUE,NAME=VALUE|- SOURCE|- FINGERPRINT|- */
+/* contract LAYOUT VERSION TYPE DIM,DIM NAME=VALUE,NAME=VALUE|=|- SOURCE|- FINGERPRINT|-
+   where = is a list of no parameters. */
 static void read_contract(state *s) {
     packhouse_contract contract = {.struct_size = sizeof contract};
     contract.layout = word(s);
@@ -98,13 +99,13 @@ static void map(state *s) {
 static void view(state *s) {
     packhouse_refusal refusal = {.struct_size = sizeof refusal};
     packhouse_view view = {.struct_size = sizeof view};
-    packhouse_status status = packhouse_mapping_get_view(s->mapping, &view, &refusal);
+    packhouse_status status = packhouse_mapping_view(s->mapping, &view, &refusal);
     uint64_t sum = 0;
-    for (uint64_t i = 0; status == PACKHOUSE_OK && i < view.bytes; i++)
-        sum = sum * 31 + ((const unsigned char *)view.data)[i];
+    for (uint64_t i = 0; status == PACKHOUSE_OK && i < view.payload_bytes; i++)
+        sum = sum * 31 + ((const unsigned char *)view.payload)[i];
     say("view", status, &refusal);
-    printf("bytes=%" PRIu64 " held=%u proof=%u sum=%016" PRIx64 " page=%d\n", view.bytes, view.held,
-           view.proof, sum, (int)((uintptr_t)view.data % 4096));
+    printf("bytes=%" PRIu64 " held=%u proof=%u sum=%016" PRIx64 " page=%d\n",
+           view.payload_bytes, view.held, view.proof, sum, (int)((uintptr_t)view.payload % 4096));
 }
 
 static int32_t from_file(void *context, uint64_t offset, void *target, uint64_t bytes) {
@@ -136,7 +137,7 @@ static void print_count(const char *name, packhouse_count count) {
 static void counters(state *s) {
     packhouse_refusal refusal = {.struct_size = sizeof refusal};
     packhouse_counters c = {.struct_size = sizeof c};
-    say("counters", packhouse_set_get_counters(s->set, &c, &refusal), &refusal);
+    say("counters", packhouse_set_counters(s->set, &c, &refusal), &refusal);
     print_count("mapped", c.mapped);
     print_count("copied", c.copied);
     print_count("deep", c.deep);
@@ -145,9 +146,9 @@ static void counters(state *s) {
     print_count("sample", c.sample);
     print_count("sampled", c.sampled);
     printf("groups=%" PRIu64 "\n", c.sampled_groups);
+    packhouse_refused refused = {.struct_size = sizeof refused};
     for (uint32_t i = 0; i < c.refused_count; i++) {
-        packhouse_refused refused = {.struct_size = sizeof refused};
-        packhouse_set_get_refused(s->set, i, &refused, NULL);
+        packhouse_set_refused_after(s->set, refused.status, &refused, NULL);
         printf("refused %s %" PRIu64 "/%" PRIu64 "\n", packhouse_status_name(refused.status),
                refused.count.tensors, refused.count.bytes);
     }
@@ -196,7 +197,7 @@ static void pack(state *s) {
     uint64_t source_bytes = 0, payload_bytes = 0;
     packhouse_lengths(&s->contract, &source_bytes, &payload_bytes, NULL);
     char *source = malloc(source_bytes + 1), *again = malloc(source_bytes + 1);
-    char *payload = malloc(payload_bytes + 1);
+    char *payload = calloc(1, payload_bytes + 1);
     int file = open(word(s), O_RDONLY);
     from_file(&file, 0, source, source_bytes);
     close(file);
@@ -223,7 +224,7 @@ static void fingerprint(state *s) {
 
 static void layouts(void) {
     for (uint32_t i = 0; i < packhouse_layout_count(); i++) {
-        packhouse_layout_info info = {.struct_size = sizeof info};
+        packhouse_layout_summary info = {.struct_size = sizeof info};
         packhouse_layout_at(i, &info, NULL);
         printf("layout %s %" PRIu64 " %u", info.id, info.version, info.is_invertible);
         for (uint64_t p = 0; p < info.parameter_count; p++) {
@@ -238,8 +239,8 @@ static void layouts(void) {
 
 static void set_info(state *s) {
     packhouse_refusal refusal = {.struct_size = sizeof refusal};
-    packhouse_set_info info = {.struct_size = sizeof info};
-    say("info", packhouse_set_get_info(s->set, &info, &refusal), &refusal);
+    packhouse_summary info = {.struct_size = sizeof info};
+    say("info", packhouse_set_summary(s->set, &info, &refusal), &refusal);
     printf("staged=%u entries=%" PRIu64 " plan=%s key=", info.is_staged, info.entry_count,
            info.plan);
     for (int i = 0; i < 32; i++) printf("%02x", info.key[i]);
@@ -248,7 +249,7 @@ static void set_info(state *s) {
 
 static void last(state *s) {
     packhouse_refusal refusal = {.struct_size = sizeof refusal};
-    packhouse_status status = packhouse_set_get_last_refusal(s->set, &refusal);
+    packhouse_status status = packhouse_set_last_refusal(s->set, &refusal);
     printf("last %s %s\n", packhouse_status_name(status ? status : refusal.status), refusal.text);
 }
 

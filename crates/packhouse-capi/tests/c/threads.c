@@ -28,14 +28,14 @@ static void fail(const char *what, const packhouse_refusal *refusal) {
 static unsigned long sum_of(const packhouse_mapping *mapping, const packhouse_entry *entry) {
     packhouse_refusal refusal = {.struct_size = sizeof refusal};
     packhouse_view view = {.struct_size = sizeof view};
-    if (packhouse_mapping_get_view(mapping, &view, &refusal)) fail("view", &refusal);
-    if (view.bytes != entry->payload_bytes || memcmp(view.object, entry->object, 32) != 0) {
+    if (packhouse_mapping_view(mapping, &view, &refusal)) fail("view", &refusal);
+    if (view.payload_bytes != entry->payload_bytes || memcmp(view.object, entry->object, 32) != 0) {
         fprintf(stderr, "the view of %s is of another payload\n", entry->tensor);
         exit(1);
     }
     unsigned long sum = 0;
-    for (uint64_t at = 0; at < view.bytes; at++)
-        sum = sum * 31 + ((const unsigned char *)view.data)[at];
+    for (uint64_t at = 0; at < view.payload_bytes; at++)
+        sum = sum * 31 + ((const unsigned char *)view.payload)[at];
     return sum;
 }
 
@@ -68,8 +68,8 @@ static void find_again(const packhouse_set *set, const packhouse_entry *entry) {
 /* Goes through all entries and returns the last one's mapping, still counted. */
 static packhouse_mapping *read_all(packhouse_set *set, unsigned start) {
     packhouse_refusal refusal = {.struct_size = sizeof refusal};
-    packhouse_set_info info = {.struct_size = sizeof info};
-    if (packhouse_set_get_info(set, &info, &refusal)) fail("info", &refusal);
+    packhouse_summary info = {.struct_size = sizeof info};
+    if (packhouse_set_summary(set, &info, &refusal)) fail("info", &refusal);
     packhouse_mapping *kept = NULL;
     for (uint64_t step = 0; step < info.entry_count; step++) {
         uint64_t index = (step + start) % info.entry_count;
@@ -101,11 +101,11 @@ static void *work(void *argument) {
         packhouse_set_release(own);
         packhouse_mapping_release(read_all(shared, start));
         packhouse_counters counters = {.struct_size = sizeof counters};
-        if (packhouse_set_get_counters(shared, &counters, &refusal)) fail("counters", &refusal);
-        packhouse_set_get_last_refusal(shared, &refusal);
+        if (packhouse_set_counters(shared, &counters, &refusal)) fail("counters", &refusal);
+        packhouse_set_last_refusal(shared, &refusal);
         packhouse_view view = {.struct_size = sizeof view};
-        packhouse_mapping_get_view(outlives, &view, NULL);
-        if (!view.data) exit(1);
+        packhouse_mapping_view(outlives, &view, NULL);
+        if (!view.payload) exit(1);
         packhouse_mapping_release(outlives);
     }
     packhouse_set_release(shared);
@@ -120,8 +120,8 @@ int main(int count, char **words) {
     rounds = strtoul(words[4], NULL, 10);
     packhouse_refusal refusal = {.struct_size = sizeof refusal};
     if (packhouse_set_open(&options, &shared, &refusal)) fail("open", &refusal);
-    packhouse_set_info info = {.struct_size = sizeof info};
-    packhouse_set_get_info(shared, &info, NULL);
+    packhouse_summary info = {.struct_size = sizeof info};
+    packhouse_set_summary(shared, &info, NULL);
     for (uint64_t index = 0; index < info.entry_count && index < ENTRIES_MAX; index++) {
         packhouse_entry entry = {.struct_size = sizeof entry};
         packhouse_mapping *mapping;

@@ -64,15 +64,15 @@ fn map(set: *const packhouse_set, entry: &packhouse_entry) -> *mut packhouse_map
 fn view(mapping: *const packhouse_mapping) -> packhouse_view {
     let mut view = blank!(packhouse_view);
     // SAFETY: the mapping is counted and the view is ours.
-    let status = unsafe { packhouse_mapping_get_view(mapping, &raw mut view, ptr::null_mut()) };
+    let status = unsafe { packhouse_mapping_view(mapping, &raw mut view, ptr::null_mut()) };
     assert_eq!(status, OK);
     view
 }
 
 fn bytes_of(view: &packhouse_view) -> Vec<u8> {
-    let length = usize::try_from(view.bytes).expect("because it is mapped");
+    let length = usize::try_from(view.payload_bytes).expect("because it is mapped");
     // SAFETY: the view is of a mapping that its test still counts.
-    unsafe { std::slice::from_raw_parts(view.data.cast::<u8>(), length) }.to_vec()
+    unsafe { std::slice::from_raw_parts(view.payload.cast::<u8>(), length) }.to_vec()
 }
 
 #[test]
@@ -83,10 +83,10 @@ fn a_payload_is_the_objects_bytes_at_one_address_and_outlives_its_set() {
     let (first, second) = (map(set, &entry), map(set, &entry));
     let (one, two) = (view(first), view(second));
     assert_eq!(
-        (one.data, one.bytes, one.held),
-        (two.data, two.bytes, PACKHOUSE_HELD_MAPPED)
+        (one.payload, one.payload_bytes, one.held),
+        (two.payload, two.payload_bytes, PACKHOUSE_HELD_MAPPED)
     );
-    assert_eq!(one.data.addr() % packhouse_sys::map::page_bytes(), 0);
+    assert_eq!(one.payload.addr() % packhouse_sys::map::page_bytes(), 0);
     assert_eq!(one.object, entry.object);
     let object = std::fs::read(world.object(0)).expect("because it is there");
     // SAFETY: each count is given back once.
@@ -502,6 +502,40 @@ fn a_callback_may_use_the_set_that_calls_it() {
         )
     };
     assert_eq!((status, context.asked), (OK, 4));
+    // SAFETY: the count is ours.
+    unsafe { packhouse_set_release(set) };
+}
+
+/// Counts of refusals are read while other threads make more of them: a place in the list would
+/// mean another reason each time.
+#[test]
+fn each_refusal_is_told_once_while_others_come() {
+    let world = World::new();
+    let set = open(&world, PACKHOUSE_TRUST_SAMPLE);
+    let next = |after: packhouse_status| {
+        let mut refused = blank!(packhouse_refused);
+        // SAFETY: the set is open and the struct is ours.
+        let status =
+            unsafe { packhouse_set_refused_after(set, after, &raw mut refused, ptr::null_mut()) };
+        assert_eq!(status, OK);
+        (refused.status, refused.count.tensors)
+    };
+    assert_eq!(next(OK), (OK, 0));
+    let mut entry = entry_at(set, 0);
+    let refuse = |entry: &packhouse_entry| {
+        let mut mapping = ptr::null_mut();
+        // SAFETY: the set is open and the entry is ours.
+        unsafe { packhouse_set_map(set, entry, &raw mut mapping, ptr::null_mut()) }
+    };
+    let not_sampled = refuse(&entry);
+    assert_eq!(next(OK), (not_sampled, 1));
+    // A reason with a lower number comes in between.
+    entry.slot += 1;
+    let other_entry = refuse(&entry);
+    assert!(OK < other_entry && other_entry < not_sampled);
+    assert_eq!(next(not_sampled), (OK, 0));
+    assert_eq!(next(OK), (other_entry, 1));
+    assert_eq!(next(other_entry), (not_sampled, 1));
     // SAFETY: the count is ours.
     unsafe { packhouse_set_release(set) };
 }

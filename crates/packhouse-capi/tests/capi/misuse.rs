@@ -32,9 +32,16 @@ const MISUSES: &[(&str, &str, &str)] = &[
     ),
     ("small-entry", SIZE, "packhouse_entry.struct_size is 0"),
     ("small-refusal", SIZE, ""),
+    ("small-refusal-map", SIZE, ""),
     ("later-options", "OK", ""),
     ("later-field", FIELD, "at byte 64"),
     ("later-counters", "OK", ""),
+    ("large-options", "OK", ""),
+    (
+        "huge-options",
+        SIZE,
+        "packhouse_open_options.struct_size is 4097, this library knows 64",
+    ),
     (
         "reserved",
         FIELD,
@@ -76,7 +83,8 @@ const MISUSES: &[(&str, &str, &str)] = &[
         "INDEX",
         "index 1000 is past the end: there are 8",
     ),
-    ("refused-index", "INDEX", "index 1000"),
+    ("refused-end", "OK", ""),
+    ("null-refused", NULL, "packhouse_refused"),
     (
         "layout-index",
         "INDEX",
@@ -97,6 +105,11 @@ const MISUSES: &[(&str, &str, &str)] = &[
     ("beside", "OK", ""),
     ("unpack-overlap", "OVERLAP", "overlap"),
     ("no-refusal", "BUFFER", ""),
+    (
+        "no-object",
+        "VALUE",
+        "argument source_bytes is 9223372036854775808, expected at most 9223372036854775807",
+    ),
 ];
 
 /// Each call that breaks the rules has its status and changes nothing.
@@ -107,9 +120,8 @@ pub(crate) fn misuse(seen: &mut Seen) {
         seen.refused(&lines, &format!("misuse {name}"), status, &[part]);
     }
     let extra = lines.iter().filter(|line| line.starts_with("misuse "));
-    assert_eq!(extra.count(), MISUSES.len() + 1, "{lines:#?}");
-    assert!(
-        lines.contains(&"misuse place-is-null yes".to_owned()),
-        "{lines:#?}"
-    );
+    assert_eq!(extra.count(), MISUSES.len() + 2, "{lines:#?}");
+    for place in ["place-is-null", "places-are-null"] {
+        assert!(lines.contains(&format!("misuse {place} yes")), "{lines:#?}");
+    }
 }

@@ -111,7 +111,7 @@ fn the_sanitizer_reports_use_after_release_and_leaks_inside_the_library() {
     };
     let freed = [
         "AddressSanitizer: heap-use-after-free",
-        "packhouse_set_get_info",
+        "packhouse_set_summary",
     ];
     reported("use-after-release", &freed);
     reported(

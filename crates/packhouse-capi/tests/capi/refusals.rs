@@ -2,8 +2,8 @@
 
 use crate::misuse;
 use crate::world::{
-    World, edit, object_path, probe_at, program, publish_object, publish_record, publish_set, run,
-    set_mode, stage, strange_fingerprint, words,
+    SPECS, World, edit, object_path, probe_at, program, publish_object, publish_record,
+    publish_set, publish_with, run, set_mode, source_of, stage, strange_fingerprint, words,
 };
 use packhouse_base::digest::{Digest, TensorDigest};
 use packhouse_base::identity::PackIdentity;
@@ -175,7 +175,19 @@ fn look_ups(seen: &mut Seen) {
     let lines = world.probe(RECEIPT, &["open", "at", "0", "forge", "map"]);
     seen.refused(&lines, "map", "OTHER_ENTRY", &["slot 1", &world.key()]);
     let lines = world.probe(RECEIPT, &["open", "at", "6"]);
-    seen.refused(&lines, "at", "TOO_MANY", &["future has 9 dims, at most 8"]);
+    seen.refused(
+        &lines,
+        "at",
+        "TOO_MANY",
+        &["slot 12 (\"future\")", "9 dims, at most 8"],
+    );
+    let lines = world.probe(RECEIPT, &["open", "at", "6", "counters", "last"]);
+    let bytes = world.entry(12).length;
+    assert!(
+        lines.contains(&format!("refused PACKHOUSE_TOO_MANY 1/{bytes}")),
+        "{lines:#?}"
+    );
+    seen.refused(&lines, "last", "TOO_MANY", &["slot 12"]);
 }
 
 /// One field of a good contract changed at a time.
@@ -496,7 +508,7 @@ fn samples(seen: &mut Seen) {
     seen.refused(
         &lines,
         "sample",
-        "OTHER_PACKER",
+        "NO_PACKER",
         &["slot 9 (\"repack\")", "Q8_0"],
     );
 }
@@ -518,6 +530,10 @@ fn strict_sets(seen: &mut Seen) {
     let parts = ["failed: set", "has no slot 3"];
     seen.refused(&lines, "map", "SET_FAILED", &parts);
     seen.refused(&lines, "at", "SET_FAILED", &parts);
+    // Samples come after opening, and a strict set proves everything before.
+    let lines = world.probe((SAMPLE.0, STRICT.1), &["open"]);
+    let parts = ["strict", "`sample`"];
+    seen.refused(&lines, "open", "STRICT_SAMPLE", &parts);
     edit(&world.object(13), |bytes| bytes[0] ^= 1);
     let lines = world.probe(STRICT, &["open"]);
     seen.refused(
@@ -596,9 +612,71 @@ fn packers(seen: &mut Seen) {
     let engine = ["ggml-cpu-repack", "Q8_0"];
     asked(
         &["ggml-cpu-repack", "1", "8", "64,32", "-", "-", "-"],
-        "OTHER_PACKER",
+        "NO_PACKER",
         &engine,
     );
+    let repack = ["ggml-cpu-repack", "1", "2", "64,16", "-", "-", "-"];
+    let needed = ["ggml-cpu-repack needs a fingerprint"];
+    asked(&repack, "FINGERPRINT_NEEDED", &needed);
+    packers_that_a_contract_does_not_mean(seen, &world);
+}
+
+/// A contract says which packer and which weights; neither is passed over in silence.
+fn packers_that_a_contract_does_not_mean(seen: &mut Seen, world: &World) {
+    let other = "ab".repeat(32);
+    let (live, target) = (world.path("gate"), world.path("packed"));
+    let [live, target] = [live, target].map(|path| path.display().to_string());
+    let pack = ["lengths", "pack", live.as_str(), "1", target.as_str()];
+    let mut contract = world.contract(0);
+    contract[7].clone_from(&other);
+    let lines = world.probe(RECEIPT, &words(&[&contract], &pack));
+    for word in ["lengths", "pack", "unpack"] {
+        seen.refused(&lines, word, "OTHER_PACKER", &["q4_0-xe2-dpas-v2", &other]);
+    }
+    let mut contract = world.contract(0);
+    contract[6].clone_from(&other);
+    let lines = world.probe(RECEIPT, &words(&[&contract], &pack));
+    seen.refused(&lines, "pack", "SOURCE", &["q4_0-xe2-dpas-v2", &other]);
+    seen.refused(&lines, "unpack", "SOURCE", &["q4_0-xe2-dpas-v2", &other]);
+    let mut contract = world.contract(1);
+    contract[5] = "=".to_owned();
+    let lines = world.probe(RECEIPT, &words(&[&contract], &["lengths"]));
+    let parts = ["parameters are {}", "{\"n_tile\": 8}"];
+    seen.refused(&lines, "lengths", "PARAMETERS", &parts);
+}
+
+/// Of no list of parameters the defaults are meant, in look-ups as in packing.
+#[test]
+fn a_contract_without_parameters_means_the_layouts_defaults_everywhere() {
+    let world = World::new();
+    let spec = SPECS.iter().find(|spec| spec.slot == 1);
+    let spec = spec.expect("because the slot is filled");
+    let source = source_of(spec);
+    let tiles = [("n_tile".to_owned(), 16)].into();
+    let wide = publish_with(&world.store, spec, &source, Some(tiles));
+    let set = publish_set(&world.store, "wide", vec![wide]);
+    let find = |set: &str, parameters: &str| {
+        let mut contract = world.contract(1);
+        contract[5] = parameters.to_owned();
+        let open = ["open".to_owned()];
+        let lines = world.probe_set(set, RECEIPT, &words(&[&open, &contract], &["slot", "1"]));
+        let answer = lines.iter().find(|line| line.starts_with("slot PACKHOUSE"));
+        answer.expect("because it answers").clone()
+    };
+    let (wide, narrow) = (set.key().to_string(), world.key());
+    assert_eq!(find(&wide, "n_tile=16"), "slot PACKHOUSE_OK ");
+    assert_eq!(find(&narrow, "n_tile=8"), "slot PACKHOUSE_OK ");
+    assert_eq!(find(&narrow, "-"), "slot PACKHOUSE_OK ");
+    let refused = [
+        (&wide, "-"),
+        (&wide, "="),
+        (&narrow, "="),
+        (&wide, "n_tile=8"),
+    ];
+    for (set, parameters) in refused {
+        let answer = find(set, parameters);
+        assert!(answer.starts_with("slot PACKHOUSE_PARAMETERS "), "{answer}");
+    }
 }
 
 /// The example says why it was refused, and does not go on.

@@ -282,8 +282,12 @@ const HEAD: &str = "\
 
    Calls. Every call that can fail returns a status, PACKHOUSE_OK or not, and writes its reason to
    *refusal, which may be NULL. Structs begin with struct_size, which the caller sets to sizeof
-   before every call; the rest of a struct that the library fills need not be set. A call that fails
-   changes nothing but *refusal, and sets the place for a new handle to NULL.
+   before every call, at most 4096; the rest of a struct that the library fills need not be set. A
+   library older than this header takes larger structs than it knows: the bytes that it does not
+   know must be zero in a struct that the caller fills, and are set to zero in one that the library
+   fills. A call that fails changes nothing but *refusal, if it does not say otherwise, and sets the
+   place for a new handle to NULL, whatever else is wrong with the call. A defect in the library
+   becomes PACKHOUSE_BUG, after its words were written to standard error.
 
    Ownership. A set and a mapping are counted: whoever gets one from packhouse_set_open or
    packhouse_set_map owns a count and gives it back by the matching release. A mapping stays valid

@@ -93,11 +93,16 @@ fn pair(value: &Value) -> (String, u64) {
 #[test]
 fn packing_and_unpacking_through_c_make_the_vectors() {
     for vector in list("payloads") {
-        let asked = asked(&vector, "dims");
+        let mut asked = asked(&vector, "dims");
+        let mut fingerprint = [0; PACKHOUSE_DIGEST_BYTES];
+        let (none, target) = (ptr::null_mut(), fingerprint.as_mut_ptr());
+        // SAFETY: everything lives as long as the call.
+        let status = unsafe { packhouse_fingerprint(&raw const asked.contract, target, none) };
+        assert_eq!(status, OK);
+        asked.contract.fingerprint = fingerprint.as_ptr();
         let contract = &raw const asked.contract;
         let (source, payload) = (bytes(&vector["source"]), bytes(&vector["payload"]));
         let (mut source_bytes, mut payload_bytes) = (0, 0);
-        let none = ptr::null_mut();
         // SAFETY: everything lives as long as the call.
         let status = unsafe {
             packhouse_lengths(

@@ -235,12 +235,22 @@ pub(crate) fn strange_fingerprint() -> Fingerprint {
 }
 
 fn publish(store: &Store, spec: &Spec, source: &[u8]) -> ManifestEntry {
+    publish_with(store, spec, source, None)
+}
+
+/// Publishes a pack with other parameters than the layout's defaults.
+pub(crate) fn publish_with(
+    store: &Store,
+    spec: &Spec,
+    source: &[u8],
+    parameters: Option<BTreeMap<String, u64>>,
+) -> ManifestEntry {
     let contract = Contract {
         layout: spec.layout.to_owned(),
         layout_version: spec.version,
         type_id: spec.type_id,
         dims: spec.dims.to_vec(),
-        parameters: None,
+        parameters,
         source: None,
         fingerprint: None,
     };
@@ -249,7 +259,8 @@ fn publish(store: &Store, spec: &Spec, source: &[u8]) -> ManifestEntry {
             let admitted = packing.admitted();
             let length = usize::try_from(admitted.payload_bytes()).expect("because it is small");
             let mut payload = vec![0; length];
-            packing.pack(source, &mut payload, NonZeroUsize::MIN);
+            let packed = packing.pack(source, &mut payload, NonZeroUsize::MIN);
+            packed.expect("because the contract leaves the source open");
             let geometry = admitted.geometry();
             let fingerprint = match spec.name {
                 "stranger" => strange_fingerprint(),

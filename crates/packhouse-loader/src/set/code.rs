@@ -59,6 +59,8 @@ codes! {
         "The stage or a copy in it is not used; the store is instead.";
     StateRefused = 109, "STATE_REFUSED",
         "The private state is not used, so that every payload is hashed.";
+    StrictSample = 110, "STRICT_SAMPLE",
+        "Opening a strict set proves every payload, which samples alone can't.";
     NoSlot = 120, "NO_SLOT",
         "The set fills no such slot.";
     NoTensor = 121, "NO_TENSOR",
@@ -75,6 +77,8 @@ codes! {
         "The pack's record belongs to others or can be changed by others.";
     PackDisagrees = 127, "PACK_DISAGREES",
         "The pack's record names another payload than the set.";
+    TooMany = 128, "TOO_MANY",
+        "The pack has more dims than an entry can tell.";
     Layout = 130, "LAYOUT",
         "The pack has another layout than the contract.";
     LayoutVersion = 131, "LAYOUT_VERSION",
@@ -84,9 +88,9 @@ codes! {
     Dims = 133, "DIMS",
         "The pack is of another shape than the contract.";
     Parameters = 134, "PARAMETERS",
-        "The pack has other layout parameters than the contract.";
+        "The layout parameters are others than the contract's.";
     Source = 135, "SOURCE",
-        "The pack is of other weights than the contract.";
+        "The weights are others than the contract's.";
     Fingerprint = 136, "FINGERPRINT",
         "The pack was made by another packer than the contract's.";
     FingerprintNeeded = 137, "FINGERPRINT_NEEDED",
@@ -108,11 +112,13 @@ codes! {
     SampleDiffers = 151, "SAMPLE_DIFFERS",
         "The payload is not what the packer makes of the live weights.";
     OtherPacker = 152, "OTHER_PACKER",
-        "The pack was made by a packer that is not at hand, so samples can't be compared.";
+        "The packer of the pack or contract is not at hand: no samples, and no packing.";
     LayoutUnknown = 160, "LAYOUT_UNKNOWN",
         "There is no packer for a layout of this name and version.";
     NotAdmitted = 161, "NOT_ADMITTED",
         "The layout does not take this type, shape or these parameters.";
+    NoPacker = 162, "NO_PACKER",
+        "The layout is known, but only an engine packs this type in it.";
     SetFailed = 170, "SET_FAILED",
         "A strict set had a refusal before.";
     Host = 180, "HOST",

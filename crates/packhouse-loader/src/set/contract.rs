@@ -1,5 +1,6 @@
 //! What an engine expects of a pack, compared field by field with the pack's record.
 
+use crate::set::packing::{Asked, admit};
 use packhouse_base::digest::{Fingerprint, TensorDigest};
 use packhouse_base::identity::{PackIdentity, canonical_dims};
 use packhouse_layout::ggml_cpu_repack;
@@ -16,7 +17,8 @@ pub struct Contract {
     pub type_id: u32,
     /// Dims, ne0 first; trailing ones don't matter.
     pub dims: Vec<u64>,
-    /// Layout parameters, complete; `None` takes any.
+    /// Layout parameters, complete; `None` means the layout's defaults, and what follows from the
+    /// tensor. A layout that is not known here has none.
     pub parameters: Option<BTreeMap<String, u64>>,
     /// SHA-256 of the source tensor's bytes; `None` takes any, and then only samples of live
     /// weights tell a pack of another model.
@@ -112,14 +114,12 @@ impl Contract {
                 actual: identity.dims.clone(),
             });
         }
-        match &self.parameters {
-            Some(expected) if *expected != identity.parameters => {
-                return Err(ContractMismatch::Parameters {
-                    expected: expected.clone(),
-                    actual: identity.parameters.clone(),
-                });
-            }
-            Some(_) | None => {}
+        let expected = self.complete_parameters();
+        if expected != identity.parameters {
+            return Err(ContractMismatch::Parameters {
+                expected,
+                actual: identity.parameters.clone(),
+            });
         }
         match self.source {
             Some(expected) if expected != identity.source => Err(ContractMismatch::Source {
@@ -128,6 +128,15 @@ impl Contract {
             }),
             Some(_) | None => self.agree_on_packer(identity),
         }
+    }
+
+    /// The parameters that are meant.
+    fn complete_parameters(&self) -> BTreeMap<String, u64> {
+        self.parameters.clone().unwrap_or_else(|| {
+            let none = BTreeMap::new();
+            let admitted = admit("contract", &Asked::by_contract(self, &none));
+            admitted.map_or(none, |admitted| admitted.parameters().clone())
+        })
     }
 
     fn agree_on_layout(&self, identity: &PackIdentity) -> Result<(), ContractMismatch> {
@@ -201,8 +210,48 @@ mod tests {
         assert_eq!(contract.agree(&identity), Ok(()));
         contract.dims.extend([1, 1]);
         assert_eq!(contract.agree(&identity), Ok(()));
-        (contract.parameters, contract.source, contract.fingerprint) = (None, None, None);
+        (contract.source, contract.fingerprint) = (None, None);
         assert_eq!(contract.agree(&identity), Ok(()));
+    }
+
+    /// What packs with the defaults must find what was packed with them, and nothing else.
+    #[test]
+    fn no_parameters_mean_the_defaults_of_the_layout() {
+        let joint = |n_tile: u64| PackIdentity {
+            layout_version: 1,
+            parameters: [("n_tile".to_owned(), n_tile)].into(),
+            ..identity("q4_0-joint-n-v1")
+        };
+        let mut contract = contract_of(&joint(8));
+        contract.parameters = None;
+        assert_eq!(contract.agree(&joint(8)), Ok(()));
+        let refused = |mismatch: Result<(), ContractMismatch>| {
+            let mismatch = mismatch.expect_err("because the parameters differ");
+            assert!(
+                matches!(mismatch, ContractMismatch::Parameters { .. }),
+                "{mismatch}"
+            );
+        };
+        refused(contract.agree(&joint(16)));
+        contract.parameters = Some(BTreeMap::new());
+        refused(contract.agree(&joint(8)));
+        // The rows of a unit follow from the tensor's: 32 are units of 16.
+        let repack = |unit_rows: u64| PackIdentity {
+            layout_version: 1,
+            parameters: [("unit_rows".to_owned(), unit_rows)].into(),
+            ..identity(ggml_cpu_repack::ID)
+        };
+        let mut contract = contract_of(&repack(16));
+        contract.parameters = None;
+        assert_eq!(contract.agree(&repack(16)), Ok(()));
+        refused(contract.agree(&repack(8)));
+        // A layout that is not known here has no defaults.
+        let mut contract = contract_of(&identity("a"));
+        contract.parameters = None;
+        refused(contract.agree(&identity("a")));
+        let mut plain = identity("a");
+        plain.parameters.clear();
+        assert_eq!(contract.agree(&plain), Ok(()));
     }
 
     /// A field that is not compared would let a pack of another order or other weights through.

@@ -29,7 +29,8 @@ pub struct OpenOptions {
     pub set: SetName,
     /// What proof a payload needs before it is mapped.
     pub trust: Trust,
-    /// Fails the whole set with its first refusal; opening proves every payload then.
+    /// Fails the whole set with its first refusal; opening proves every payload then, which the
+    /// trust in samples alone does not go with.
     pub strict: bool,
 }
 
@@ -72,6 +73,9 @@ impl SetReader {
         options: &OpenOptions,
         mapper: Arc<dyn Mapper>,
     ) -> Result<Self, Refusal> {
+        if options.strict && options.trust == Trust::Sample {
+            return Err(Refusal::StrictSample);
+        }
         let (root, set) = match &options.set {
             SetName::Only => (options.root.clone(), None),
             SetName::Digits(digits) => (options.root.clone(), Some(digits.clone())),

@@ -123,6 +123,24 @@ impl SetReader {
         Some(entry.map_err(|refusal| self.refuse(Some(index), refusal)))
     }
 
+    /// Refuses an entry that has more of something than the caller can be told.
+    pub fn too_many(
+        &self,
+        entry: &Entry,
+        what: &'static str,
+        actual: usize,
+        max: usize,
+    ) -> Refusal {
+        let name = entry.name();
+        let refusal = Refusal::TooMany {
+            name,
+            what,
+            actual,
+            max,
+        };
+        self.refuse(Some(entry.index), refusal)
+    }
+
     /// Finds the entry that a caller kept by its numbers. Errors when they are of no entry of this
     /// set.
     pub fn entry_of(&self, index: u64, slot: u64, pack: &PackKey) -> Result<Entry, Refusal> {
@@ -379,8 +397,7 @@ impl SetReader {
         })
     }
 
-    /// Proves every payload of a strict set, the stage's copy where there is a good one; all but
-    /// the bytes where samples are to prove those.
+    /// Proves every payload of a strict set, the stage's copy where there is a good one.
     pub(crate) fn prove_all(&self) -> Result<(), Refusal> {
         for index in 0..self.slots.len() {
             let entry = self.read_entry(index)?;
@@ -388,7 +405,7 @@ impl SetReader {
                 continue;
             }
             match self.trust {
-                Trust::Sample => self.unproved(&entry).map(drop)?,
+                Trust::Sample => return Err(Refusal::StrictSample),
                 Trust::Receipt => self.proved(&entry, ObjectTrust::Receipt).map(drop)?,
                 Trust::Deep => self.proved(&entry, ObjectTrust::Deep).map(drop)?,
             }

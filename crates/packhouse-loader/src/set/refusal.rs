@@ -238,6 +238,44 @@ pub enum Refusal {
         /// The fingerprint in the record.
         actual: Fingerprint,
     },
+    /// The packer that a contract names is not at hand.
+    #[error(
+        "contract of layout {layout}: fingerprint is {expected}, the packers here have {actual}"
+    )]
+    ContractPacker {
+        /// The layout.
+        layout: String,
+        /// The fingerprint in the contract.
+        expected: Fingerprint,
+        /// The fingerprint of the packers at hand.
+        actual: Fingerprint,
+    },
+    /// What was handed in to pack or unpack is not what the contract says.
+    #[error("contract of layout {layout}: {mismatch}")]
+    Handed {
+        /// The layout.
+        layout: String,
+        /// The field that differs.
+        mismatch: Box<ContractMismatch>,
+    },
+    /// An entry has more of something than can be told.
+    #[error("{name} has {actual} {what}, at most {max} can be told")]
+    TooMany {
+        /// The tensor.
+        name: SlotName,
+        /// Of what.
+        what: &'static str,
+        /// How many.
+        actual: usize,
+        /// How many at most.
+        max: usize,
+    },
+    /// A strict set whose only proof would be samples.
+    #[error(
+        "a strict set can't be opened with trust `sample`: opening proves every payload, and \
+         samples come after it"
+    )]
+    StrictSample,
     /// Only an engine packs the tensor so.
     #[error("{what}: {source}")]
     NoKernel {
@@ -302,7 +340,11 @@ impl Refusal {
             Self::OtherEntry { .. } => Code::OtherEntry,
             Self::Pack { source, .. } => pack_code(source),
             Self::PackDisagrees { .. } => Code::PackDisagrees,
-            Self::Contract { mismatch, .. } => contract_code(mismatch),
+            Self::Contract { mismatch, .. } | Self::Handed { mismatch, .. } => {
+                contract_code(mismatch)
+            }
+            Self::TooMany { .. } => Code::TooMany,
+            Self::StrictSample => Code::StrictSample,
             Self::Object { source, .. } => object_code(source),
             Self::NotSampled { .. } => Code::NotSampled,
             Self::Map { .. } => Code::NoMemory,
@@ -311,7 +353,8 @@ impl Refusal {
             Self::StageRoot(_) | Self::Stage(_) | Self::Staged { .. } => Code::StageRefused,
             Self::LiveWeights { .. } => Code::LiveWeights,
             Self::SampleDiffers { .. } => Code::SampleDiffers,
-            Self::OtherPacker { .. } | Self::NoKernel { .. } => Code::OtherPacker,
+            Self::OtherPacker { .. } | Self::ContractPacker { .. } => Code::OtherPacker,
+            Self::NoKernel { .. } => Code::NoPacker,
             Self::LayoutUnknown { .. } => Code::LayoutUnknown,
             Self::TypeUnknown { .. } | Self::NotAdmitted { .. } => Code::NotAdmitted,
             Self::SetFailed { .. } => Code::SetFailed,
@@ -332,6 +375,10 @@ impl Refusal {
             | Self::NotSampled { .. }
             | Self::LiveWeights { .. }
             | Self::OtherPacker { .. }
+            | Self::ContractPacker { .. }
+            | Self::Handed { .. }
+            | Self::TooMany { .. }
+            | Self::StrictSample
             | Self::LayoutUnknown { .. }
             | Self::TypeUnknown { .. }
             | Self::NotAdmitted { .. } => Blame::Caller,

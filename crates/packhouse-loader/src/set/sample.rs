@@ -3,14 +3,14 @@
 
 use crate::hit::{sample_count, spread_groups};
 use crate::set::entry::{Entry, Mapping};
-use crate::set::packing::{Asked, Packing, admit};
+use crate::set::packing::{Asked, admit};
 use crate::set::reader::SetReader;
 use crate::set::refusal::Refusal;
 use crate::settings::Trust;
 use packhouse_base::digest::ObjectDigest;
 use packhouse_layout::Admitted;
+use packhouse_pack::Kernel;
 use packhouse_store::object::UnverifiedObject;
-use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -155,8 +155,11 @@ impl Sampler<'_> {
         report: &mut SampleReport,
     ) -> Result<(), Refusal> {
         let alone = self.admitted.group(self.group);
-        let what = self.entry.name().to_string();
-        let packing = Packing::of_admitted(&self.reader.packers, &alone, &what)?;
+        let kernel = self.reader.packers.kernel(&alone);
+        let kernel = kernel.map_err(|source| Refusal::NoKernel {
+            what: self.entry.name().to_string(),
+            source,
+        })?;
         let range = self.admitted.group_source(self.group);
         let mut source = vec![0; length_of(range.end - range.start)];
         if !live(range.start, &mut source) {
@@ -167,7 +170,7 @@ impl Sampler<'_> {
             });
         }
         let mut packed = vec![0; length_of(alone.payload_bytes())];
-        packing.pack(&source, &mut packed, NonZeroUsize::MIN);
+        kernel.pack(&source, &mut packed);
         let mut stored = vec![0; packed.len()];
         let mut filled = 0;
         for piece in self.admitted.group_payload(self.group) {
@@ -180,7 +183,7 @@ impl Sampler<'_> {
         report.payload_bytes += packed.len() as u64;
         match packed.iter().zip(&stored).position(|(a, b)| a != b) {
             None => Ok(()),
-            Some(at) => Err(self.difference(&packing, at, &packed, &stored)),
+            Some(at) => Err(self.difference(&kernel, at, &packed, &stored)),
         }
     }
 
@@ -205,11 +208,11 @@ impl Sampler<'_> {
         }
     }
 
-    fn difference(&self, packing: &Packing, at: usize, packed: &[u8], stored: &[u8]) -> Refusal {
+    fn difference(&self, kernel: &Kernel, at: usize, packed: &[u8], stored: &[u8]) -> Refusal {
         let rows = self.admitted.group_rows(self.group);
         let mut sources = [packed, stored].map(|payload| {
-            let mut source = vec![0; length_of(packing.admitted().source_bytes())];
-            packing.unpack(payload, &mut source);
+            let mut source = vec![0; length_of(kernel.admitted().source_bytes())];
+            kernel.unpack(payload, &mut source);
             source.into_iter()
         });
         let [live, kept] = &mut sources;
