@@ -1,11 +1,14 @@
 //! Why bytes are no plan: one place, one fault.
 
+use super::DimRule;
 use super::limits::{
-    EXPECTED_MAX, NAME_BYTES_MAX, PLAN_BYTES_MAX, RULES_MAX, SLOT_MAX, SLOTS_MAX, SUMMARY_BYTES_MAX,
+    EXPECT_WORK_MAX, EXPECTED_MAX, NAME_BYTES_MAX, PATTERN_WORK_MAX, PLAN_BYTES_MAX, RULES_MAX,
+    SLOT_MAX, SLOTS_MAX, SUMMARY_BYTES_MAX,
 };
 use super::pattern::{PatternError, TemplateError};
 use super::slot::{Capture, FormulaError, SlotError};
 use packhouse_base::Blame;
+use packhouse_layout::Refusal;
 
 /// Bytes that are no plan.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -150,6 +153,32 @@ pub enum Fault {
         /// Highest value.
         max: u64,
     },
+    /// A dim that no tensor with bytes has.
+    #[error("dims: no dim of a tensor with bytes is {dim}")]
+    DimNever {
+        /// The dim's rule.
+        dim: DimRule,
+    },
+    /// Types, dims and parameters that the layout refuses of any tensor.
+    #[error("no tensor fits the rule: {0}")]
+    Never(Refusal),
+    /// Expressions that take too long to match.
+    #[error(
+        "tensor: this expression and those before it take more than {PATTERN_WORK_MAX} steps for \
+         one byte of a name"
+    )]
+    PatternWork,
+    /// Names that take too long to match.
+    #[error("expect: matching all names takes more than {EXPECT_WORK_MAX} steps")]
+    ExpectWork,
+    /// A name that an earlier rule expects.
+    #[error("expect: {name:?} is expected by rule {rule} too, and one rule takes a tensor")]
+    ExpectedTwice {
+        /// The name.
+        name: String,
+        /// The earlier rule.
+        rule: String,
+    },
     /// No slot formula.
     #[error("slot: {0}")]
     Formula(#[from] FormulaError),
@@ -210,15 +239,13 @@ pub enum Fault {
     /// A range of slots beyond the limits.
     #[error("slots: at most {SLOTS_MAX} slots, the highest {SLOT_MAX}")]
     Slots,
-    /// A count of the set that its slots or templates rule out.
-    #[error("count: {count}, and {what} give {other}")]
+    /// A number of tensors that slots or rules rule out.
+    #[error("{field}, and {others}")]
     CountContradicts {
-        /// The count given.
-        count: u64,
-        /// What says otherwise.
-        what: &'static str,
-        /// What it says.
-        other: u64,
+        /// The field with its number.
+        field: String,
+        /// What says otherwise, and what it says.
+        others: String,
     },
 }
 

@@ -2,7 +2,7 @@
 
 use super::error::Fault;
 use super::grammar::Faulty;
-use super::limits::EXPECTED_MAX;
+use super::limits::{EXPECT_WORK_MAX, EXPECTED_MAX};
 use super::pattern::Template;
 use super::slot::{Capture, Variable};
 use super::{Expected, Range, Rule};
@@ -16,11 +16,19 @@ pub(super) fn fill(
     spans: &[ops::Range<usize>],
     slots: Option<Range>,
 ) -> Faulty<()> {
-    let mut room = EXPECTED_MAX;
+    let mut room = Room {
+        names: EXPECTED_MAX,
+        work: EXPECT_WORK_MAX,
+    };
     let mut names: BTreeMap<u64, String> = BTreeMap::new();
+    let mut rules_of: BTreeMap<String, String> = BTreeMap::new();
     for (rule, span) in rules.iter_mut().zip(spans) {
         let expected = names_of(rule, &mut room).map_err(|fault| (fault, span.clone()))?;
         for Expected { name, slot } in &expected {
+            if let Some(rule) = rules_of.insert(name.clone(), rule.id.clone()) {
+                let name = name.clone();
+                return Err((Fault::ExpectedTwice { name, rule }, span.clone()));
+            }
             let Some(slot) = *slot else { continue };
             if let Some(Range { first, last }) = slots.filter(|slots| !slots.has(slot)) {
                 let name = name.clone();
@@ -47,7 +55,13 @@ pub(super) fn fill(
     Ok(())
 }
 
-fn names_of(rule: &Rule, room: &mut u64) -> Result<Vec<Expected>, Fault> {
+/// What the templates of a plan may still take.
+struct Room {
+    names: u64,
+    work: u64,
+}
+
+fn names_of(rule: &Rule, room: &mut Room) -> Result<Vec<Expected>, Fault> {
     let Some(template) = &rule.template else {
         return Ok(Vec::new());
     };
@@ -55,9 +69,20 @@ fn names_of(rule: &Rule, room: &mut u64) -> Result<Vec<Expected>, Fault> {
     let count = axes.iter().try_fold(1u64, |product, (_, range)| {
         product.checked_mul(range.value_count())
     });
-    *room = count
-        .and_then(|count| room.checked_sub(count))
+    let count = count.unwrap_or(u64::MAX);
+    room.names = room
+        .names
+        .checked_sub(count)
         .ok_or(Fault::TooManyExpected)?;
+    // Names get no longer than the one of the highest numbers.
+    let highest: BTreeMap<&Capture, u64> = axes
+        .iter()
+        .map(|(axis, range)| (*axis, range.last))
+        .collect();
+    let longest = template.name(&|capture| highest[capture]).len() as u64;
+    let work = count.saturating_mul(longest);
+    let work = work.saturating_mul(rule.pattern.work());
+    room.work = room.work.checked_sub(work).ok_or(Fault::ExpectWork)?;
     let mut values: BTreeMap<&Capture, u64> = axes
         .iter()
         .map(|(axis, range)| (*axis, range.first))

@@ -3,8 +3,10 @@
 
 use super::error::{Fault, PlanError};
 use super::expect;
+use super::feasible;
 use super::limits::{
-    NAME_BYTES_MAX, PLAN_BYTES_MAX, RULES_MAX, SLOT_MAX, SLOTS_MAX, SUMMARY_BYTES_MAX,
+    NAME_BYTES_MAX, PATTERN_WORK_MAX, PLAN_BYTES_MAX, RULES_MAX, SLOT_MAX, SLOTS_MAX,
+    SUMMARY_BYTES_MAX,
 };
 use super::pattern::{Pattern, Template};
 use super::slot::{Capture, Formula, Variable};
@@ -133,8 +135,13 @@ fn plan(raw: RawPlan, digest: Digest, origin: &str) -> Faulty<Plan> {
     }
     let invariants = invariants(raw.invariants.as_ref())?;
     let mut rules: Vec<Rule> = Vec::with_capacity(rule_count);
+    let mut work = PATTERN_WORK_MAX;
     for raw_rule in raw.rule.get_ref() {
         let rule = rule(raw_rule)?;
+        work = work
+            .checked_sub(rule.pattern.work())
+            .ok_or_else(|| (Fault::PatternWork, raw_rule.tensor.span()))?;
+        feasible::refuse_never(&rule).map_err(|fault| (fault, raw_rule.kind_span()))?;
         if rules.iter().any(|earlier| earlier.id == rule.id) {
             let text = rule.id;
             let fault = Fault::Doubled { what: "rule", text };
@@ -242,19 +249,30 @@ fn refuse_counts(plan: &Plan, raw: &RawPlan) -> Faulty<()> {
             return Err((Fault::CountAndExpect { expected }, count.span()));
         }
     }
-    let Some(raw_count) = raw.invariants.as_ref().and_then(|raw| raw.count.as_ref()) else {
+    let Some(raw) = &raw.invariants else {
         return Ok(());
     };
-    let count = *raw_count.get_ref();
-    let contradicts = |what, other| {
-        let fault = Fault::CountContradicts { count, what, other };
-        (fault, raw_count.span())
+    let slots = plan.invariants.slots.map(|slots| slots.value_count());
+    let counts: Vec<Option<u64>> = plan.rules.iter().map(Rule::tensor_count).collect();
+    let given = counts.iter().flatten();
+    let given = given.fold(0u64, |sum, count| sum.saturating_add(*count));
+    let is_exact = counts.iter().all(Option::is_some);
+    let refuse = |field: String, total: u64, span: ops::Range<usize>| {
+        let others = match (is_exact, slots) {
+            (_, Some(slots)) if slots != total => format!("slots give {slots}"),
+            (true, _) if given != total => format!("the rules give {given}"),
+            (false, _) if given > total => format!("the rules give at least {given}"),
+            _ => return Ok(()),
+        };
+        Err((Fault::CountContradicts { field, others }, span))
     };
-    match plan.invariants.slots {
-        Some(slots) if slots.value_count() != count => {
-            Err(contradicts("slots", slots.value_count()))
-        }
-        Some(_) | None => Ok(()),
+    if let Some(count) = &raw.count {
+        let total = *count.get_ref();
+        refuse(format!("count: {total}"), total, count.span())?;
+    }
+    match (&raw.slots, slots) {
+        (Some(raw), Some(total)) => refuse(format!("slots: {total} of them"), total, raw.span()),
+        (Some(_) | None, _) => Ok(()),
     }
 }
 
@@ -324,7 +342,7 @@ fn dims(raw: Option<&Spanned<Vec<Spanned<RawDim>>>>) -> Faulty<Vec<DimRule>> {
     }
     let mut rules = Vec::new();
     for dim in list {
-        rules.push(match dim.get_ref() {
+        let rule = match dim.get_ref() {
             RawDim::Exact(exact) => DimRule::Exact(*exact),
             RawDim::Within(within) => {
                 let (min, max) = (within.min.unwrap_or(1), within.max.unwrap_or(u64::MAX));
@@ -338,9 +356,13 @@ fn dims(raw: Option<&Spanned<Vec<Spanned<RawDim>>>>) -> Faulty<Vec<DimRule>> {
                 }
                 DimRule::Within { min, max, multiple }
             }
-        });
+        };
+        if feasible::least(rule).is_none() {
+            return Err((Fault::DimNever { dim: rule }, dim.span()));
+        }
+        rules.push(rule);
     }
-    if rules.len() > 1 && rules.last() == Some(&DimRule::Exact(1)) {
+    if rules.len() > 1 && rules.last().is_some_and(feasible::is_one) {
         return Err((Fault::Dims, raw.span()));
     }
     Ok(rules)
@@ -425,6 +447,13 @@ fn position(text: &str, offset: usize) -> (usize, usize) {
 }
 
 impl RawRule {
+    /// Where the rule says what tensors it takes: its types, or else its dims, or else its layout.
+    fn kind_span(&self) -> ops::Range<usize> {
+        let types = self.types.as_ref().map(Spanned::span);
+        let dims = self.dims.as_ref().map(Spanned::span);
+        types.or(dims).unwrap_or_else(|| self.layout.span())
+    }
+
     /// Where the rule's template stands, or else its id.
     fn expect_span(&self) -> ops::Range<usize> {
         self.expect.as_ref().unwrap_or(&self.id).span()

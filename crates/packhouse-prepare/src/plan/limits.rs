@@ -7,8 +7,14 @@ pub const RULES_MAX: usize = 64;
 /// Bytes of a name pattern.
 pub const PATTERN_BYTES_MAX: usize = 512;
 /// Bytes that a compiled name pattern may take.
-pub const PATTERN_MEMORY_MAX: usize = 65_536;
-/// Depth of groups within a name pattern.
+pub const PATTERN_MEMORY_MAX: usize = 32_768;
+/// Steps that all name patterns of a plan may take for one byte of a name: of each its compiled
+/// bytes, rounded up to 64, times its groups.
+pub const PATTERN_WORK_MAX: u64 = 262_144;
+/// Steps that matching all expected names of a plan may take: bytes of a name times the steps of
+/// its pattern for one.
+pub const EXPECT_WORK_MAX: u64 = 536_870_912;
+/// Levels of a name pattern: groups, repetitions, alternatives and what stands one after the other.
 pub const PATTERN_DEPTH_MAX: u32 = 16;
 /// Bytes of a slot formula.
 pub const FORMULA_BYTES_MAX: usize = 256;

@@ -2,6 +2,7 @@
 //! whole.
 //!
 //! - `grammar`: bytes to a plan, each refusal with line and column (`error`);
+//! - `feasible`: whether any tensor can fit a rule;
 //! - `pattern`, `slot`: the two small languages in it, names and slot formulas;
 //! - `select`: a plan on a container to a selection, or all that stands against it (`unfit`);
 //! - `builtin`: the plans that come with Packhouse; `limits`: what bounds all of it.
@@ -9,7 +10,9 @@
 //! Invariants:
 //! - a plan is its bytes: their SHA-256 is the plan's digest and part of every set key;
 //! - what can be said of a plan without a model is said when it is parsed: unknown fields,
-//!   captures, layouts and parameters, and expectations that contradict each other;
+//!   captures, layouts and parameters, expectations that contradict each other, rules that no
+//!   tensor can fit;
+//! - what parsing and selecting take is bounded by what is counted before any name is matched;
 //! - a selection that is handed out satisfies every invariant of its plan.
 //!
 //! Never: reads a file, follows a path in a plan, or takes a default that the plan does not show.
@@ -18,6 +21,7 @@
 pub mod builtin;
 mod error;
 mod expect;
+mod feasible;
 mod grammar;
 pub mod limits;
 pub mod pattern;
@@ -237,9 +241,17 @@ impl Rule {
         &self.expected
     }
 
-    /// How many tensors it must take.
+    /// How many tensors it must take, where it says so in as many words.
     pub fn count(&self) -> Option<u64> {
         self.count
+    }
+
+    /// How many tensors it must take: its count, or as many as it expects by name.
+    pub(super) fn tensor_count(&self) -> Option<u64> {
+        match self.template {
+            Some(_) => Some(self.expected.len() as u64),
+            None => self.count,
+        }
     }
 }
 

@@ -13,6 +13,7 @@ use regex_lite::{Regex, RegexBuilder};
 pub struct Pattern {
     text: String,
     whole: Regex,
+    work: u64,
 }
 
 /// One name that a pattern matched.
@@ -78,15 +79,35 @@ impl Pattern {
             return Err(PatternError::Length { bytes: text.len() });
         }
         // Compiled alone first, so that no parenthesis of it can pair with those put around it.
-        compile(text)?;
-        let whole = compile(&format!("^(?:{text})$"))?;
+        compile(text, PATTERN_MEMORY_MAX, PATTERN_DEPTH_MAX)?;
+        // Under the flag x the newline is nothing but the end of a comment.
+        let wrapped = format!("^(?:{text}(?x)\n)$");
+        let depth = PATTERN_DEPTH_MAX + WRAPPED_DEPTH;
+        let whole = compile(&wrapped, PATTERN_MEMORY_MAX, depth)?;
+        // The compiler tells its bytes only by whether they are within a limit.
+        let (mut short, mut bytes) = (0, PATTERN_MEMORY_MAX);
+        while bytes - short > MEMORY_STEP {
+            let middle = short.midpoint(bytes);
+            if compile(&wrapped, middle, depth).is_ok() {
+                bytes = middle;
+            } else {
+                short = middle;
+            }
+        }
         if whole.capture_names().any(|name| name == Some(INDEX)) {
             return Err(PatternError::Reserved);
         }
         Ok(Self {
             text: text.to_owned(),
+            work: (bytes as u64).saturating_mul(whole.captures_len() as u64),
             whole,
         })
+    }
+
+    /// Bounds the steps that matching takes for one byte of a name: the matcher visits each state
+    /// of the compiled pattern at most once per byte, and copies where groups begin and end.
+    pub(super) const fn work(&self) -> u64 {
+        self.work
     }
 
     /// The pattern as written.
@@ -194,11 +215,17 @@ impl Template {
     }
 }
 
-fn compile(pattern: &str) -> Result<Regex, PatternError> {
+/// Levels of what is put around a pattern.
+const WRAPPED_DEPTH: u32 = 3;
+/// How exactly the bytes of compiled patterns are told; `PATTERN_MEMORY_MAX` is a power of two
+/// times it.
+const MEMORY_STEP: usize = 64;
+
+fn compile(pattern: &str, memory: usize, depth: u32) -> Result<Regex, PatternError> {
     RegexBuilder::new(pattern)
         .dot_matches_new_line(true)
-        .size_limit(PATTERN_MEMORY_MAX)
-        .nest_limit(PATTERN_DEPTH_MAX)
+        .size_limit(memory)
+        .nest_limit(depth)
         .build()
         .map_err(|error| PatternError::Regex {
             reason: error.to_string(),

@@ -346,8 +346,10 @@ impl<'p, 'c> Taking<'p, 'c> {
         for (at, rule) in self.plan.rules.iter().enumerate() {
             let found = self.chosen.iter().filter(|chosen| chosen.rule == at);
             let found = count(found);
-            if let Some(expected) = rule.count
-                && expected != found
+            // Fewer than are expected by name were named already.
+            let is_told = rule.template.is_some();
+            if let Some(expected) = rule.tensor_count()
+                && (expected < found || expected > found && !is_told)
             {
                 self.problems.push(Problem::Count {
                     rule: rule.id.clone(),

@@ -12,6 +12,8 @@ fn the_limits_in_the_page_are_those_of_the_code() {
         ("RULES_MAX", limits::RULES_MAX as u64),
         ("PATTERN_BYTES_MAX", limits::PATTERN_BYTES_MAX as u64),
         ("PATTERN_MEMORY_MAX", limits::PATTERN_MEMORY_MAX as u64),
+        ("PATTERN_WORK_MAX", limits::PATTERN_WORK_MAX),
+        ("EXPECT_WORK_MAX", limits::EXPECT_WORK_MAX),
         ("PATTERN_DEPTH_MAX", limits::PATTERN_DEPTH_MAX.into()),
         ("FORMULA_BYTES_MAX", limits::FORMULA_BYTES_MAX as u64),
         ("FORMULA_DEPTH_MAX", limits::FORMULA_DEPTH_MAX as u64),

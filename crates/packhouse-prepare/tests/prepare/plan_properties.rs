@@ -230,16 +230,33 @@ impl Case {
         Plan::parse(text.as_bytes(), "case").map_err(|error| error.to_string())
     }
 
-    /// Whether the templates contradict each other or the set's slots, which a parse must refuse.
+    /// Whether templates and counts contradict each other or the set's slots, which a parse must
+    /// refuse.
     fn contradicts(&self) -> bool {
-        let mut slots = Vec::new();
+        let (mut slots, mut names) = (Vec::new(), Vec::new());
         for rule in self.rules.iter().filter(|rule| rule.expect) {
             let (first, last) = rule.range.expect("because templates have ranges");
             slots.extend((first..=last).map(|layer| rule.slot.0 * layer + rule.slot.1));
+            names.extend((first..=last).map(|layer| (layer, rule.part)));
         }
         let outside = |slot: &u64| self.slots.is_some_and(|(a, b)| *slot < a || *slot > b);
         let doubled = (0..slots.len()).any(|at| slots[..at].contains(&slots[at]));
-        doubled || slots.iter().any(outside)
+        let named_twice = (0..names.len()).any(|at| names[..at].contains(&names[at]));
+        doubled || named_twice || slots.iter().any(outside) || self.counts_contradict()
+    }
+
+    fn counts_contradict(&self) -> bool {
+        let total = self.slots.map(|(first, last)| last - first + 1);
+        let Some(total) = total.or(self.count) else {
+            return false;
+        };
+        let counts = self.rules.iter().map(|rule| match rule.range {
+            Some((first, last)) if rule.expect => Some(last - first + 1),
+            _ => rule.count,
+        });
+        let counts: Vec<Option<u64>> = counts.collect();
+        let given: u64 = counts.iter().flatten().sum();
+        given > total || given < total && counts.iter().all(Option::is_some)
     }
 
     fn compare(&self) {

@@ -325,13 +325,14 @@ fn formulas_without_a_slot_name_tensor_and_formula() {
 #[test]
 fn counts_slots_and_doubles_are_told_by_kind() {
     let rule = "tensor = '([0-9]+)\\..*'\nslot = \"$1\"\notherwise = \"refuse\"\ncount = 2";
+    let none = "tensor = 'none'\nslot = \"0\"\notherwise = \"leave\"";
     let made = made(&[
         ("4.a", "F32", &[1]),
         ("0.a", "F32", &[1]),
         ("4.b", "F32", &[1]),
         ("9.a", "F32", &[1]),
     ]);
-    let said = broken(&plan(&[rule], "slots = [0, 5]"), &made);
+    let said = broken(&plan(&[rule, none], "slots = [0, 5]"), &made);
     let wanted = [
         "missing: slot 1",
         "missing: slot 2",
@@ -342,7 +343,7 @@ fn counts_slots_and_doubles_are_told_by_kind() {
         "count: rule r0 takes 4 tensors, and must take 2",
     ];
     assert_eq!(said, wanted);
-    let said = broken(&plan(&[rule], "count = 3"), &made);
+    let said = broken(&plan(&[rule, none], "count = 3"), &made);
     let wanted = [
         "doubled: slot 4 (4.a and 4.b)",
         "count: rule r0 takes 4 tensors, and must take 2",
@@ -408,4 +409,16 @@ fn a_capture_that_is_no_number_says_why() {
         told.ends_with("n is 18446744073709551615, more than 9223372036854775807"),
         "{told}"
     );
+}
+
+/// `expect` says how many tensors a rule takes, and not only which are among them.
+#[test]
+fn a_rule_takes_no_others_than_those_it_expects() {
+    let rule = "tensor = '[ab]'\nslot = \"index\"\notherwise = \"leave\"\nexpect = \"a\"";
+    let both = made(&[("a", "F32", &[4]), ("b", "F32", &[4])]);
+    let said = broken(&plan(&[rule], ""), &both);
+    assert_eq!(said, ["count: rule r0 takes 2 tensors, and must take 1"]);
+    let said = broken(&plan(&[rule], ""), &both[1..]);
+    assert_eq!(said, ["missing: a"]);
+    select(&plan(&[rule], ""), &container(None, &both[..1])).expect("because it fits");
 }
