@@ -5,8 +5,10 @@
 #   --prefix DIR     where to; made when it is not there
 #   --profile NAME   cargo profile to build with; release when not given
 #   --from DIR       takes libpackhouse.so and libpackhouse.a from there and builds nothing
+# A relative CARGO_TARGET_DIR is taken from the current folder. Needs readelf, which comes with gcc.
 # Exit: 0 done, 2 usage, 3 something failed.
-set -euo pipefail
+set -Eeuo pipefail
+trap 'exit 3' ERR
 here=$(cd "$(dirname "$0")/.." && pwd)
 crate=$here/crates/packhouse-capi
 usage() { sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "$0" >&2; exit 2; }
@@ -29,14 +31,21 @@ abi=$(sed -n 's/^#define PACKHOUSE_ABI_VERSION \([0-9]*\)u$/\1/p' "$crate/includ
 [ -n "$version" ] && [ -n "$abi" ] || { echo "error: no version found in $here" >&2; exit 3; }
 
 if [ -z "$from" ]; then
-  # The name by which programs ask for the library has the interface's version.
-  (cd "$here" && cargo rustc --locked --quiet -p packhouse-capi --lib --profile "$profile" -- \
-    -C "link-arg=-Wl,-soname,libpackhouse.so.$abi") || exit 3
-  from=${CARGO_TARGET_DIR:-$here/target}/$([ "$profile" = dev ] && echo debug || echo "$profile")
+  target=${CARGO_TARGET_DIR:-$here/target}
+  case $target in /*) ;; *) target=$PWD/$target ;; esac
+  (cd "$here" && cargo build --locked --quiet -p packhouse-capi --lib --profile "$profile" \
+    --target-dir "$target") || exit 3
+  from=$target/$([ "$profile" = dev ] && echo debug || echo "$profile")
 fi
 for file in libpackhouse.so libpackhouse.a; do
   [ -f "$from/$file" ] || { echo "error: not there: $from/$file" >&2; exit 3; }
 done
+# Programs ask for the library by the name that it bears, so it must be the interface's.
+name=$(readelf -d "$from/libpackhouse.so" | sed -n 's/.*(SONAME).*\[\(.*\)\]/\1/p')
+if [ "$name" != "libpackhouse.so.$abi" ]; then
+  echo "error: $from/libpackhouse.so is called ${name:-nothing}, expected libpackhouse.so.$abi" >&2
+  exit 3
+fi
 
 lib=$prefix/lib
 mkdir -p "$prefix/include" "$lib/pkgconfig" "$lib/cmake/Packhouse"

@@ -135,8 +135,8 @@ pub unsafe extern "C" fn packhouse_fingerprint(
 }
 
 /// Packs one tensor on up to `thread_count` threads, the calling one among them, but on no more
-/// than the process has CPUs; 0 is one. Writes every byte of `payload`, whose length must be the one
-/// of `packhouse_lengths`. A source that is not the contract's `source_sha256` is refused.
+/// than the process has CPUs; 0 is one. Writes every byte of `payload`, whose length must be the
+/// one of `packhouse_lengths`. A source that is not the contract's `source_sha256` is refused.
 ///
 /// # Safety
 /// As for `packhouse_layout_at`; nobody changes the buffers during the call.

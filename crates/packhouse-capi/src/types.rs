@@ -84,7 +84,8 @@ pub struct packhouse_contract {
     /// given, and `packhouse_unpack` what it made.
     pub source_sha256: *const u8,
     /// 32 bytes, the packer's fingerprint; NULL takes any, which a layout whose order depends on
-    /// its packer does not allow. To pack, unpack or tell lengths it must be the one of this library.
+    /// its packer does not allow. To pack, unpack or tell lengths it must be the one of this
+    /// library.
     pub fingerprint: *const u8,
 }
 

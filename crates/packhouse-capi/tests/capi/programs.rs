@@ -152,6 +152,96 @@ fn installed(world: &World) -> PathBuf {
     moved
 }
 
+/// Runs the installer with words.
+fn install(folder: &Path, words: &[&Path]) -> Command {
+    let mut command = Command::new("bash");
+    command.arg(repository().join("scripts/install-capi.sh"));
+    command.args(words).current_dir(folder);
+    command
+}
+
+/// What programs that link with a shared library ask for.
+fn soname(library: &Path) -> String {
+    let said = assert_success(&run(Command::new("readelf").arg("-d").arg(library)));
+    let line = said.lines().find(|line| line.contains("(SONAME)"));
+    let name = line.and_then(|line| line.split_once('[')?.1.split_once(']'));
+    name.map(|(name, _)| name.to_owned()).unwrap_or_default()
+}
+
+#[test]
+fn what_is_installed_bears_the_interfaces_version_and_nothing_else_is_installed() {
+    let world = World::new();
+    let library = installed(&world).join("lib/libpackhouse.so");
+    assert_eq!(soname(&library), "libpackhouse.so.1");
+    let (from, prefix) = (world.path("other"), world.path("never"));
+    std::fs::create_dir(&from).expect("because the folder is ours");
+    let source = world.path("other.c");
+    std::fs::write(&source, "int nothing;\n").expect("because it is ours");
+    let mut command = compiler("-shared -fPIC");
+    command
+        .arg(&source)
+        .arg("-o")
+        .arg(from.join("libpackhouse.so"));
+    assert_success(&run(&mut command));
+    std::fs::write(from.join("libpackhouse.a"), b"").expect("because it is ours");
+    let words = [Path::new("--from"), &from, Path::new("--prefix"), &prefix];
+    let output = run(&mut install(&world.path(""), &words));
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(
+        said.contains("is called nothing, expected libpackhouse.so.1"),
+        "{said}"
+    );
+    assert!(!prefix.exists());
+}
+
+#[test]
+fn the_installer_exits_as_it_says() {
+    let world = World::new();
+    let code = |words: &[&Path]| {
+        let output = run(&mut install(&world.path(""), words));
+        (output.status.code(), text(&output.stderr))
+    };
+    let [prefix, from] = [Path::new("--prefix"), Path::new("--from")];
+    let target = world.path("to");
+    let (code_of_none, said) = code(&[]);
+    assert_eq!(code_of_none, Some(2), "{said}");
+    assert!(said.contains("--prefix DIR"), "{said}");
+    assert_eq!(code(&[prefix]).0, Some(2));
+    assert_eq!(code(&[Path::new("--what"), &target]).0, Some(2));
+    let (missing, said) = code(&[prefix, &target, from, &world.path("nowhere")]);
+    assert_eq!(missing, Some(3), "{said}");
+    // A file where the prefix should be.
+    let (blocked, said) = code(&[prefix, &world.path("gate"), from, &library_folder()]);
+    assert_eq!(blocked, Some(3), "{said}");
+}
+
+/// A stand-in for cargo notes which folder it would build into, and lays the library there.
+#[test]
+fn the_installer_takes_a_relative_target_folder_from_where_it_was_called() {
+    let world = World::new();
+    let (tools, target) = (world.path("tools"), world.path("to"));
+    std::fs::create_dir(&tools).expect("because the folder is ours");
+    let stand_in = tools.join("cargo");
+    let script = format!(
+        "#!/bin/sh\ndir=$CARGO_TARGET_DIR\nwhile [ $# -gt 0 ]; do\n\
+         [ \"$1\" = --target-dir ] && dir=$2\nshift\ndone\n\
+         case $dir in /*) ;; *) echo \"relative: $dir\" >&2; exit 1 ;; esac\n\
+         mkdir -p \"$dir/release\"\ncp '{from}'/libpackhouse.so '{from}'/libpackhouse.a \
+         \"$dir/release\"\n",
+        from = library_folder().display()
+    );
+    std::fs::write(&stand_in, script).expect("because it is ours");
+    crate::world::set_mode(&stand_in, 0o755);
+    let path = std::env::var("PATH").expect("because there is one");
+    let mut command = install(&world.path(""), &[Path::new("--prefix"), &target]);
+    command.env("PATH", format!("{}:{path}", tools.display()));
+    command.env("CARGO_TARGET_DIR", "built/here");
+    assert_success(&run(&mut command));
+    assert!(world.path("built/here/release/libpackhouse.so").exists());
+    assert!(target.join("lib/libpackhouse.so.1").exists());
+}
+
 fn compiler(extra: &str) -> Command {
     let mut command = Command::new("gcc");
     command.args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-pedantic"]);

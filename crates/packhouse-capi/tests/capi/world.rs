@@ -413,7 +413,7 @@ pub(crate) fn stage(world: &World) -> PathBuf {
 /// Runs a C program to its end, with what a sanitizer needs.
 pub(crate) fn run(command: &mut Command) -> Output {
     let output = command
-        .env("LD_LIBRARY_PATH", library_folder())
+        .env("LD_LIBRARY_PATH", named_library_folder())
         .stdin(Stdio::null())
         .output();
     output.expect("because it was compiled")
@@ -429,6 +429,22 @@ pub(crate) fn library_folder() -> PathBuf {
     own.parent().expect("because it is in a folder").to_owned()
 }
 
+/// A folder in which the library under test is found by the name that it bears.
+fn named_library_folder() -> PathBuf {
+    let library = library_folder().join("libpackhouse.so");
+    let mut hasher = DefaultHasher::new();
+    library.hash(&mut hasher);
+    let name = format!("library-{:016x}", hasher.finish());
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    std::fs::create_dir_all(&folder).expect("because the build folder is writable");
+    let link = folder.join("libpackhouse.so.1");
+    match std::os::unix::fs::symlink(&library, &link) {
+        Ok(()) => {}
+        Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::AlreadyExists, "{error}"),
+    }
+    folder
+}
+
 /// Compiles a C program of `tests/c` or `examples` against the header and the library under test.
 pub(crate) fn program(name: &str, sources: &[&str]) -> PathBuf {
     let extra = std::env::var("PACKHOUSE_TEST_CFLAGS").unwrap_or_default();
@@ -436,7 +452,7 @@ pub(crate) fn program(name: &str, sources: &[&str]) -> PathBuf {
     let folder = crate_folder.join(if name == "dot" { "examples" } else { "tests/c" });
     let header = crate_folder.join("include/packhouse.h");
     let mut hasher = DefaultHasher::new();
-    (name, &extra).hash(&mut hasher);
+    (name, &extra, "libpackhouse.so.1").hash(&mut hasher);
     let read = |path| std::fs::read(path).expect("because it is in the repository");
     let files = sources.iter().map(|source| folder.join(source));
     files
