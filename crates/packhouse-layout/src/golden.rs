@@ -2,7 +2,7 @@
 //!
 //! Frozen with format 1: the fingerprint of every pack key depends on these bytes. The generator is
 //! SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014).
-//! Specified with a vector in `docs/format/keys.md`.
+//! Specified with a vector in `docs/format/layouts.md`, section 6.
 
 use packhouse_base::ggml_type::GgmlType;
 

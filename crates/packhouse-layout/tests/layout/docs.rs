@@ -1,6 +1,7 @@
 //! `docs/format/layouts.md` names every layout with its version, order and parameters, and quotes
 //! the fingerprints of `vectors/layouts.json`.
 
+use crate::admit;
 use crate::vectors::VECTORS;
 use packhouse_layout::Layout;
 use packhouse_layout::ggml_cpu_repack::twin::Twin;
@@ -33,20 +34,62 @@ fn the_page_names_every_layout_and_parameter() {
     }
 }
 
+/// Row by row: each fingerprint stands with its own layout, type, parameters and golden weight, and
+/// the page has no row beside them.
 #[test]
 fn the_page_quotes_the_fingerprints_of_the_vectors() {
     let vectors: Value = serde_json::from_str(VECTORS).expect("because it is JSON");
     let fingerprints = vectors["fingerprints"].as_array().expect("because a list");
-    let mut quoted_count = 0;
-    for kind in fingerprints {
-        if kind["layout"] == "ggml-cpu-repack" {
-            continue;
-        }
-        let fingerprint = kind["fingerprint"].as_str().expect("because text");
-        assert!(PAGE.contains(fingerprint), "{kind}");
-        quoted_count += 1;
+    let rows = fingerprints
+        .iter()
+        .filter(|kind| kind["layout"] != "ggml-cpu-repack");
+    let mut rows: Vec<String> = rows.map(fingerprint_row).collect();
+    let mut quoted: Vec<String> = PAGE
+        .lines()
+        .filter(is_fingerprint)
+        .map(str::to_owned)
+        .collect();
+    rows.sort();
+    quoted.sort();
+    assert_eq!(quoted, rows);
+}
+
+fn is_fingerprint(line: &&str) -> bool {
+    line.starts_with("| `") && line.ends_with("` |") && line.len() > 64
+}
+
+fn fingerprint_row(kind: &Value) -> String {
+    let text = |name: &str| kind[name].as_str().expect("because text").to_owned();
+    let parameters = kind["parameters"].as_object().expect("because a map");
+    let parameters: Vec<String> = parameters
+        .iter()
+        .map(|(name, value)| format!("{name} {value}"))
+        .collect();
+    let parameters = if parameters.is_empty() {
+        "-".to_owned()
+    } else {
+        parameters.join(", ")
+    };
+    let dims = &kind["golden_dims"];
+    format!(
+        "| `{}` | {} | {parameters} | {} x {} | `{}` |",
+        text("layout"),
+        text("type"),
+        dims[0],
+        dims[1],
+        text("fingerprint")
+    )
+}
+
+/// The page's vector is the beginning of a golden weight that the code makes.
+#[test]
+fn the_page_has_the_first_blocks_of_a_golden_weight() {
+    let golden = admit(Layout::Q4_0Reordered, "Q4_0", &[32, 1], &[]).golden();
+    for (index, block) in golden.source.chunks(18).take(6).enumerate() {
+        let hex: String = block.iter().map(|byte| format!("{byte:02x}")).collect();
+        let row = format!("| {index} | `{hex}` | ");
+        assert!(PAGE.contains(&row), "{row}");
     }
-    assert!(quoted_count >= 8, "{quoted_count}");
 }
 
 #[test]
