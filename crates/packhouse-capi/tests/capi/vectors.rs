@@ -140,6 +140,48 @@ fn packing_and_unpacking_through_c_make_the_vectors() {
     }
 }
 
+/// A contract's source is hashed: what is of other weights is not packed, and not handed out.
+#[test]
+fn other_weights_than_the_contracts_are_neither_packed_nor_unpacked() {
+    let vectors = list("payloads");
+    let vector = vectors
+        .iter()
+        .find(|vector| vector["layout"] == "q4_0-xe2-dpas-v2");
+    let vector = vector.expect("because the layout has vectors");
+    let mut asked = asked(vector, "dims");
+    let (source, payload) = (bytes(&vector["source"]), bytes(&vector["payload"]));
+    let (source_bytes, payload_bytes) = (source.len() as u64, payload.len() as u64);
+    let digest = packhouse_base::digest::Digest::of(&source);
+    asked.contract.source_sha256 = digest.as_bytes().as_ptr();
+    let contract = &raw const asked.contract;
+    let none = ptr::null_mut();
+    let pack = |source: &[u8], target: &mut [u8]| {
+        let (from, to) = (source.as_ptr().cast(), target.as_mut_ptr().cast());
+        // SAFETY: everything lives as long as the call, and the lengths are the buffers'.
+        unsafe { packhouse_pack(contract, from, source_bytes, to, payload_bytes, 1, none) }
+    };
+    let unpack = |payload: &[u8], target: &mut [u8]| {
+        let (from, to) = (payload.as_ptr().cast(), target.as_mut_ptr().cast());
+        // SAFETY: as above.
+        unsafe { packhouse_unpack(contract, from, payload_bytes, to, source_bytes, none) }
+    };
+    let (mut packed, mut back) = (vec![7; payload.len()], vec![7; source.len()]);
+    let mut other = [source.clone(), payload.clone()];
+    for bytes in &mut other {
+        bytes[3] ^= 1;
+    }
+    let [other_source, other_payload] = other;
+    assert_eq!(pack(&other_source, &mut packed), 135);
+    assert!(packed.iter().all(|byte| *byte == 7), "nothing is written");
+    assert_eq!(unpack(&other_payload, &mut back), 135);
+    assert!(back.iter().all(|byte| *byte == 0), "nothing is handed out");
+    assert_eq!(
+        (pack(&source, &mut packed), unpack(&payload, &mut back)),
+        (OK, OK)
+    );
+    assert_eq!((packed, back), (payload, source));
+}
+
 #[test]
 fn fingerprints_through_c_are_the_vectors() {
     for vector in list("fingerprints") {
