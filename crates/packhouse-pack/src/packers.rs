@@ -7,6 +7,7 @@ use packhouse_base::Blame;
 use packhouse_base::digest::Fingerprint;
 use packhouse_layout::{Admitted, Judge, Layout, judge};
 use std::collections::BTreeMap;
+use std::fmt;
 use std::num::NonZeroUsize;
 use std::sync::{Mutex, PoisonError};
 
@@ -37,22 +38,46 @@ pub(crate) enum Bound {
     Avx512(Avx512, PackSteps<Avx512>, UnpackGroups<Avx512>),
 }
 
-/// No packer of ours makes this layout of this type at this level: an engine must.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no packer of {layout} for type {type_name} at isa level {level}")]
+/// No packer of ours makes this layout of this type with these parameters at this level.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoKernel {
     /// Layout id.
     pub layout: &'static str,
     /// Type name.
     pub type_name: &'static str,
+    /// The layout's parameters.
+    pub parameters: BTreeMap<String, u64>,
     /// Name of the level asked.
     pub level: &'static str,
+    /// Name of the lowest level at which there is one; `None` where only an engine packs it.
+    pub helping: Option<&'static str>,
 }
 
+impl fmt::Display for NoKernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (layout, type_name, level) = (self.layout, self.type_name, self.level);
+        write!(f, "no packer of {layout} for type {type_name}")?;
+        for (at, (name, value)) in self.parameters.iter().enumerate() {
+            let before = if at == 0 { " with" } else { " and" };
+            write!(f, "{before} {name} {value}")?;
+        }
+        match self.helping {
+            Some(helping) => write!(f, " at isa level {level}; there is one at {helping}"),
+            None => f.write_str(": an engine makes it"),
+        }
+    }
+}
+
+impl std::error::Error for NoKernel {}
+
 impl NoKernel {
-    /// Whose side it is on: this host's CPU.
+    /// Whose side it is on: this host's CPU where another would do, or else whoever asked without
+    /// an engine.
     pub const fn blame(&self) -> Blame {
-        Blame::Host
+        match self.helping {
+            Some(_) => Blame::Host,
+            None => Blame::Caller,
+        }
     }
 }
 
@@ -94,15 +119,24 @@ impl Packers {
         let rows = KERNELS.iter().filter(|row| row.takes(admitted));
         let bound = rows.filter_map(|row| self.bind(admitted, &row.code));
         let best = bound.max_by_key(Bound::level);
-        let bound = best.ok_or(NoKernel {
-            layout: admitted.layout().id(),
-            type_name: admitted.ty().name(),
-            level: self.level.name(),
-        })?;
+        let bound = best.ok_or_else(|| self.no_kernel(admitted))?;
         Ok(Kernel {
             admitted: admitted.clone(),
             bound,
         })
+    }
+
+    fn no_kernel(&self, admitted: &Admitted) -> NoKernel {
+        let rows = KERNELS.iter().filter(|row| row.takes(admitted));
+        let above = rows.map(|row| row.code.level());
+        let above = above.filter(|level| *level > self.level);
+        NoKernel {
+            layout: admitted.layout().id(),
+            type_name: admitted.ty().name(),
+            parameters: admitted.parameters().clone(),
+            level: self.level.name(),
+            helping: above.min().map(IsaLevel::name),
+        }
     }
 
     fn bind(&self, admitted: &Admitted, code: &Code) -> Option<Bound> {

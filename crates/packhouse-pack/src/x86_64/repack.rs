@@ -63,10 +63,14 @@ impl Shape {
     }
 }
 
-/// Where a range of units lies in the source, and in the payload too.
-pub(super) fn unit_bytes(admitted: &Admitted, units: Range<u64>) -> Range<usize> {
+/// The bytes of a range of units in the whole source, or in the whole payload, which is as long.
+///
+/// # Panics
+/// When the whole has another length than the tensor, or the range ends beyond it.
+pub(super) fn of_units<'w>(admitted: &Admitted, units: Range<u64>, whole: &'w [u8]) -> &'w [u8] {
+    assert_eq!(whole.len() as u64, admitted.source_bytes(), "whole bytes");
     let unit_bytes = admitted.geometry().unit_bytes();
-    length(units.start * unit_bytes)..length(units.end * unit_bytes)
+    &whole[length(units.start * unit_bytes)..length(units.end * unit_bytes)]
 }
 
 fn length(byte_count: u64) -> usize {

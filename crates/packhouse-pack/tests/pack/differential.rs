@@ -3,11 +3,12 @@
 //! touched.
 
 use crate::{admit, length, levels};
+use packhouse_base::Blame;
 use packhouse_layout::golden::SplitMix64;
 use packhouse_layout::{Admitted, Layout, judge, pack_scalar, unpack_scalar};
-use packhouse_pack::{IsaLevel, KERNELS, Kernel, Packers};
+use packhouse_pack::{IsaLevel, KERNELS, Kernel, NoKernel, Packers};
 use proptest::prelude::*;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
 
 /// Bytes before and after a target that must stay as they are.
@@ -142,7 +143,14 @@ fn every_kernel_makes_the_judges_bytes_on_every_edge() {
             let payload = judged(&admitted, source);
             for packers in &levels {
                 let kernel = packers.kernel(&admitted).expect("because it has a judge");
-                exercised.insert((admitted.layout(), kernel.level()));
+                let level = kernel.level();
+                let serving = KERNELS
+                    .iter()
+                    .enumerate()
+                    .filter(|(_, row)| row.takes(&admitted) && row.code.level() == level);
+                let serving: Vec<usize> = serving.map(|(index, _)| index).collect();
+                assert_eq!(serving.len(), 1, "one row serves {admitted:?} at {level:?}");
+                exercised.extend(serving);
                 // Judges use one thread, and bytes do not depend on the number.
                 let is_judge = kernel.level() == IsaLevel::Scalar;
                 let thread_counts = if is_judge || turn > 0 { 1..=1 } else { 1..=5 };
@@ -152,10 +160,9 @@ fn every_kernel_makes_the_judges_bytes_on_every_edge() {
             }
         }
     }
-    for row in KERNELS {
+    for (index, row) in KERNELS.iter().enumerate() {
         let is_here = row.code.level() <= IsaLevel::detect();
-        let was_exercised = exercised.contains(&(row.layout, row.code.level()));
-        assert!(!is_here || was_exercised, "{row:?}");
+        assert!(!is_here || exercised.contains(&index), "{row:?}");
     }
 }
 
@@ -286,6 +293,32 @@ fn parameters_without_a_kernel_of_their_own_fall_back_to_the_judge() {
     assert_eq!(kernel.level(), IsaLevel::Scalar);
 }
 
+/// Whose side it is on that no packer serves: the host's where another CPU would, or else that of
+/// who asked, as `NoJudge` says.
+#[test]
+fn a_level_is_named_where_it_would_help() {
+    let none = |helping| NoKernel {
+        layout: "q4_0-joint-n-v1",
+        type_name: "Q4_0",
+        parameters: BTreeMap::from([("n_tile".to_owned(), 8)]),
+        level: "scalar",
+        helping,
+    };
+    let helped = none(Some("avx2"));
+    assert_eq!(
+        helped.to_string(),
+        "no packer of q4_0-joint-n-v1 for type Q4_0 with n_tile 8 at isa level scalar; there is \
+         one at avx2"
+    );
+    assert_eq!(helped.blame(), Blame::Host);
+    assert_eq!(none(None).blame(), Blame::Caller);
+    let admitted = admit(Layout::GgmlCpuRepack, "Q6_K", &[256, 16], &[]);
+    let no_judge = judge(&admitted).expect_err("because an engine packs it");
+    let no_kernel = Packers::detect().kernel(&admitted);
+    let no_kernel = no_kernel.expect_err("because an engine packs it");
+    assert_eq!(no_kernel.blame(), no_judge.blame());
+}
+
 #[test]
 fn what_only_an_engine_packs_is_an_answer() {
     let admitted = admit(Layout::GgmlCpuRepack, "Q6_K", &[256, 16], &[]);
@@ -293,10 +326,10 @@ fn what_only_an_engine_packs_is_an_answer() {
     for packers in levels() {
         let none = packers.kernel(&admitted).map(|kernel| kernel.level());
         let said = none.expect_err("because no kernel packs Q6_K").to_string();
-        let level = packers.level().name();
+        // No level would help, so none is named.
         assert_eq!(
             said,
-            format!("no packer of ggml-cpu-repack for type Q6_K at isa level {level}")
+            "no packer of ggml-cpu-repack for type Q6_K with unit_rows 16: an engine makes it"
         );
         assert!(packers.fingerprint(&admitted).is_err());
     }

@@ -1,8 +1,9 @@
 //! A wrong length is a bug of the caller, found before anything is written.
 
 use crate::{admit, length};
+use packhouse_base::ggml_type::GgmlType;
 use packhouse_layout::{Admitted, Layout};
-use packhouse_pack::{Avx2, Avx512, Code, KERNELS, Packers};
+use packhouse_pack::{Avx2, Avx512, Code, IsaLevel, KERNELS, Packers};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 fn ragged() -> Admitted {
@@ -58,13 +59,31 @@ fn a_target_of_another_length_is_not_unpacked_into() {
 #[test]
 fn each_kernel_asserts_its_lengths_and_ranges_before_it_writes() {
     let mut asserted_count = 0;
+    let mut rows = 0;
     for row in KERNELS {
         let admitted = match row.layout {
             Layout::Q4_0JointN => ragged(),
             Layout::Q4_0Reordered => admit(row.layout, "Q4_0", &[64, 5], &[]),
             Layout::Q4_0Xe2DpasV2 => admit(row.layout, "Q4_0", &[64, 32], &[]),
-            Layout::GgmlCpuRepack | Layout::Identity => continue,
+            Layout::GgmlCpuRepack => match row.type_name {
+                None => continue,
+                Some(name) => {
+                    let ty = GgmlType::from_name(name).expect("because kernels name known types");
+                    let [(_, unit_rows)] = row.parameters else {
+                        panic!("twins are by unit: {row:?}");
+                    };
+                    admit(
+                        row.layout,
+                        name,
+                        &[ty.block_elements() * 2, 3 * unit_rows],
+                        &[],
+                    )
+                }
+            },
+            Layout::Identity => continue,
         };
+        assert!(row.takes(&admitted), "{row:?}");
+        rows += usize::from(row.code.level() > IsaLevel::Scalar);
         for fault in Fault::ALL {
             let outcome = match row.code {
                 Code::Judge => continue,
@@ -101,7 +120,10 @@ fn each_kernel_asserts_its_lengths_and_ranges_before_it_writes() {
             }
         }
     }
-    println!("{asserted_count} faulty calls of kernels");
+    println!("{asserted_count} faulty calls of {rows} kernels");
+    let kernels = KERNELS.iter();
+    let kernels = kernels.filter(|row| row.code.level() > IsaLevel::Scalar);
+    assert_eq!(rows, kernels.count(), "each kernel has a door");
     assert!(asserted_count > 0 || Avx2::detect().is_none());
 }
 

@@ -201,7 +201,8 @@ fn what_no_packer_here_makes_is_left() {
     let made = made(&[("a", "Q4_0", &[64, 16]), ("b", "Q8_0", &[64, 16])]);
     let (chosen, left) = told(&plan, &container(None, &made), true);
     assert_eq!(chosen, ["0 a"]);
-    let wanted = "b (0): no packer of ggml-cpu-repack for type Q8_0 at isa level scalar";
+    let wanted =
+        "b (0): no packer of ggml-cpu-repack for type Q8_0 with unit_rows 16: an engine makes it";
     assert_eq!(left, [wanted]);
 }
 

@@ -2,7 +2,7 @@
 #![expect(unsafe_code, reason = "vector loads and stores through pointers")]
 
 use crate::isa::Avx512;
-use crate::x86_64::repack::{Form, PIECE_BYTES, Shape, unit_bytes};
+use crate::x86_64::repack::{Form, PIECE_BYTES, Shape, of_units};
 use packhouse_layout::Admitted;
 use packhouse_layout::ggml_cpu_repack::twin::GROUP_ROWS;
 use std::arch::x86_64::{
@@ -20,7 +20,7 @@ pub(crate) fn pack<F: Form>(
     source: &[u8],
     [target, _]: [&mut [u8]; 2],
 ) {
-    let source = &source[unit_bytes(admitted, units)];
+    let source = of_units(admitted, units, source);
     let shape = Shape::of::<F>(admitted, source, target);
     // SAFETY: the token says that the CPU has AVX-512 F and BW and AVX2, and the shape is that of
     // these slices.
@@ -35,7 +35,7 @@ pub(crate) fn unpack<F: Form>(
     payload: &[u8],
     target: &mut [u8],
 ) {
-    let payload = &payload[unit_bytes(admitted, units)];
+    let payload = of_units(admitted, units, payload);
     let shape = Shape::of::<F>(admitted, payload, target);
     // SAFETY: the token says that the CPU has AVX-512 F and BW and AVX2, and the shape is that of
     // these slices.
