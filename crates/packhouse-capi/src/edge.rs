@@ -3,6 +3,7 @@
 
 use crate::types::{PACKHOUSE_TEXT_BYTES, packhouse_refusal, packhouse_status};
 use crate::usage::{Failure, OK, Usage};
+use packhouse_base::shown::Shown;
 use std::ffi::{CStr, c_char};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -64,12 +65,13 @@ pub(crate) fn shield<T>(fallback: T, body: impl FnOnce() -> T) -> T {
     })
 }
 
-/// Writes a refusal, cut to what fits.
+/// Writes a refusal, cut to what fits. Names of others in it are shown, not obeyed.
 ///
 /// # Safety
 /// `refusal` is a `packhouse_refusal` of at least the size that it says, which was judged.
 pub(crate) unsafe fn tell(refusal: *mut packhouse_refusal, status: packhouse_status, text: &str) {
-    let (chars, text_bytes) = (chars_of(text), text.len() as u64);
+    let text = Shown(text).to_string();
+    let (chars, text_bytes) = (chars_of(&text), text.len() as u64);
     // SAFETY: the caller's promise; a struct begins with its size.
     let struct_size = unsafe { refusal.cast::<u32>().read_unaligned() };
     let told = packhouse_refusal {

@@ -592,6 +592,14 @@ fn packers(seen: &mut Seen) {
         "LAYOUT_UNKNOWN",
         &known,
     );
+    // A layout's name is the caller's, perhaps from a file: it forges no line of a log.
+    let forged = "a\nPACKHOUSE_OK\u{1b}[31m";
+    let shown = ["a\\u{a}PACKHOUSE_OK\\u{1b}[31m"];
+    asked(
+        &[forged, "7", "24", "2", "-", "-", "-"],
+        "LAYOUT_UNKNOWN",
+        &shown,
+    );
     let version = ["identity-v1 version 2"];
     asked(
         &["identity-v1", "2", "0", "2", "-", "-", "-"],
