@@ -67,7 +67,7 @@ fn describe(layout: Layout, forms: &[Form]) -> String {
         layout.version(),
         layout.summary(),
         layout.order(),
-        if layout.is_invertible() { "yes" } else { "no" },
+        inverse(layout, forms),
     );
     for parameter in layout.parameters() {
         let Parameter {
@@ -117,6 +117,17 @@ fn describe(layout: Layout, forms: &[Form]) -> String {
         text += &format!("  by an engine only: {}\n", list.join(", "));
     }
     text
+}
+
+/// Whether a payload can be given back: by who packs it, so of no form that only an engine packs.
+fn inverse(layout: Layout, forms: &[Form]) -> &'static str {
+    if !layout.is_invertible() {
+        "no"
+    } else if forms.iter().all(|form| form.packer.is_some()) {
+        "yes"
+    } else {
+        "yes, where packed here"
+    }
 }
 
 fn parameters(admitted: &Admitted) -> String {

@@ -1,12 +1,16 @@
 //! What must hold of any bytes given to the plan parser, for the tests and the fuzz target: a plan
-//! written out again is the same plan, and what it selects of a small model is what its rules say.
+//! written out again is the same plan, and what it selects of a small model is what its rules say:
+//! which tensor goes to which rule and slot is judged again, field by field.
 
 use packhouse_base::ggml_type::GgmlType;
-use packhouse_container::gguf::{Draft, DraftTensor, Entry, Value};
+use packhouse_container::gguf::{Draft, DraftTensor, Entry, Tensor, Value};
 use packhouse_container::{Container, TensorDirectory};
-use packhouse_layout::stock_x86::Features;
+use packhouse_layout::stock_x86::{self, Features};
 use packhouse_pack::{IsaLevel, Packers};
-use packhouse_prepare::plan::{DimRule, Plan, Rule, SelectContext, SelectionError, limits};
+use packhouse_prepare::plan::slot::Variable;
+use packhouse_prepare::plan::{
+    Chooser, Chosen, DimRule, Otherwise, Plan, Rule, SelectContext, SelectionError, limits,
+};
 use std::fmt::Write as _;
 use std::sync::LazyLock;
 
@@ -155,16 +159,14 @@ fn select(plan: &Plan) {
         Err(SelectionError::Architecture { .. } | SelectionError::Nothing { .. }) => return,
     };
     let chosen = &selection.chosen;
+    judge(plan, container, &context, chosen);
     assert!(!chosen.is_empty());
     assert_eq!(chosen.len() + selection.left.len(), tensors);
     assert!(chosen.windows(2).all(|pair| pair[0].slot < pair[1].slot));
     assert!(chosen.iter().all(|one| one.slot <= limits::SLOT_MAX));
     for one in chosen {
-        let rule = &plan.rules()[one.rule];
         let (shard, tensor) = container.tensor(&one.name).expect("because it was chosen");
         assert_eq!((one.shard, one.offset), (shard, tensor.offset));
-        assert!(rule.pattern().matched(&one.name).is_some());
-        assert!(rule.types().is_empty() || rule.types().contains(&tensor.ggml_type));
         assert_eq!(one.admitted.source_bytes(), tensor.bytes);
     }
     let total = u64::try_from(chosen.len()).unwrap();
@@ -187,8 +189,91 @@ fn select(plan: &Plan) {
     }
 }
 
+/// What a rule says of a tensor.
+enum Verdict {
+    /// It does not name it.
+    Other,
+    /// It names it, and something doesn't fit.
+    Misfit,
+    /// It takes it, into this slot.
+    Takes(u64),
+}
+
+/// Offers each tensor to the rules in their order and holds what was chosen to the first that takes
+/// it. A tensor that a rule refuses leaves no selection.
+fn judge(plan: &Plan, container: &Container, context: &SelectContext<'_>, chosen: &[Chosen]) {
+    for (index, (_, tensor)) in container.tensors().enumerate() {
+        let mut taken = None;
+        for (at, rule) in plan.rules().iter().enumerate() {
+            match verdict(rule, tensor, index as u64, context) {
+                Verdict::Other => {}
+                Verdict::Misfit => {
+                    assert_eq!(
+                        rule.otherwise(),
+                        Otherwise::Leave,
+                        "{} is refused",
+                        tensor.name
+                    );
+                }
+                Verdict::Takes(slot) => {
+                    taken = Some((at, slot));
+                    break;
+                }
+            }
+        }
+        let found = chosen.iter().find(|one| one.name == tensor.name);
+        let found = found.map(|one| (one.rule, one.slot));
+        assert_eq!(found, taken, "rule and slot of {}", tensor.name);
+    }
+}
+
+fn verdict(rule: &Rule, tensor: &Tensor, index: u64, context: &SelectContext<'_>) -> Verdict {
+    let Some(matched) = rule.pattern().matched(&tensor.name) else {
+        return Verdict::Other;
+    };
+    let in_range = rule.ranges().iter().all(|(capture, range)| {
+        let number = matched.number(capture);
+        number.is_ok_and(|number| range.first <= number && number <= range.last)
+    });
+    let are_numbers = rule
+        .slot()
+        .variables()
+        .into_iter()
+        .all(|variable| match variable {
+            Variable::Index => true,
+            Variable::Capture(capture) => matched.number(capture).is_ok(),
+        });
+    let (ty, dims) = (tensor.ggml_type, &tensor.dims);
+    let of_type = rule.types().is_empty() || rule.types().contains(&ty);
+    let ones = dims.iter().rev().take_while(|dim| **dim == 1).count();
+    let shape = &dims[..(dims.len() - ones).max(1)];
+    let fits = |(dim, want): (&u64, &DimRule)| match *want {
+        DimRule::Exact(exact) => *dim == exact,
+        DimRule::Within { min, max, multiple } => (min..=max).contains(dim) && dim % multiple == 0,
+    };
+    let of_shape = rule.dims().is_empty()
+        || shape.len() == rule.dims().len() && shape.iter().zip(rule.dims()).all(fits);
+    let by_host = match rule.chosen_by() {
+        None => true,
+        // The small model has no `output.weight`.
+        Some(Chooser::GgmlCpu) => {
+            stock_x86::choose(&tensor.name, ty, dims, true, context.features).is_ok()
+        }
+    };
+    let admitted = rule.layout().admit(ty, dims, rule.parameters());
+    let is_packed = admitted.is_ok_and(|admitted| context.packers.kernel(&admitted).is_ok());
+    if !(in_range && are_numbers && of_type && of_shape && by_host && is_packed) {
+        return Verdict::Misfit;
+    }
+    let slot = rule.slot().slot(&|variable| match variable {
+        Variable::Index => index,
+        Variable::Capture(capture) => matched.number(capture).expect("because it was asked"),
+    });
+    Verdict::Takes(slot.expect("because a selection has a slot for each tensor"))
+}
+
 /// Two layers and their surroundings, of no bytes to speak of.
-fn small_model() -> Container {
+pub(crate) fn small_model() -> Container {
     let mut tensors = Vec::new();
     let mut add = |name: &str, ty: &str, dims: &[u64]| {
         tensors.push(DraftTensor {

@@ -1,7 +1,7 @@
 //! Random formulas against exact arithmetic, random plans on random models against plain loops, and
 //! plans that come back from their own text.
 
-use crate::plan_oracle::{Mutant, examine, render};
+use crate::plan_oracle::{Mutant, examine, render, small_model};
 use crate::plan_world::{Made, container, select};
 use packhouse_prepare::plan::slot::{Formula, Variable};
 use packhouse_prepare::plan::{Plan, SelectionError, builtin, limits};
@@ -429,6 +429,37 @@ fn plans_come_back_from_their_own_text() {
         assert_eq!(render(&again, None), text);
     }
     assert!(!examine(b"", None));
+}
+
+/// Plans that take something of the oracle's small model, by each of the fields that it judges.
+#[test]
+fn selections_of_a_small_model_are_what_the_rules_say() {
+    let up =
+        "tensor = 'blk\\.(?<layer>[0-9])\\.ffn_(gate|up)\\.weight'\nslot = \"3 * layer + index\"\n";
+    let all = "tensor = '.*'\nslot = \"index + 40\"\notherwise = \"leave\"\n";
+    for (first, second) in [
+        ("ranges = { layer = [1, 1] }\notherwise = \"leave\"\n", ""),
+        ("types = [\"Q4_0\"]\notherwise = \"refuse\"\n", ""),
+        (
+            "dims = [{}, { max = 16 }]\notherwise = \"refuse\"\n",
+            "dims = [8]\n",
+        ),
+        (
+            "dims = [{}, { min = 17 }]\notherwise = \"leave\"\n",
+            "dims = [32, 16]\n",
+        ),
+        (
+            "chosen_by = \"ggml-cpu\"\notherwise = \"leave\"\n",
+            "types = [\"F32\", \"Q8_0\"]\n",
+        ),
+    ] {
+        let head = "name = \"x\"\nversion = 1\nsummary = \"s\"\n";
+        let rule = |id| format!("[[rule]]\nid = \"{id}\"\nlayout = \"identity-v1\"\n");
+        let text = format!("{head}{}{up}{first}{}{all}{second}", rule("a"), rule("b"));
+        assert!(examine(text.as_bytes(), None), "{text}");
+        let selected = select(&Plan::parse(text.as_bytes(), "x").unwrap(), &small_model());
+        selected.unwrap_or_else(|error| panic!("{error}\n{text}"));
+    }
 }
 
 #[test]

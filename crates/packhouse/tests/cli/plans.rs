@@ -219,4 +219,12 @@ fn layouts_say_what_packs_them_here() {
     let q5_k = repack.iter().find(|form| form["type"] == "Q5_K").unwrap();
     assert_eq!(q5_k["packed_by"], Value::Null);
     assert!(text.contains("  by an engine only: "), "{text}");
+    let inverses = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("  inverse  "));
+    let inverses: Vec<&str> = inverses.collect();
+    assert_eq!(
+        inverses,
+        ["yes, where packed here", "yes", "yes", "yes", "yes"]
+    );
 }
