@@ -119,6 +119,10 @@ pub trait FileBackend: Send + Sync {
     fn drop_cache(&self) -> Result<(), FsErrorKind>;
     /// Tries an OFD lock on a byte range; false when another holds it.
     fn try_lock(&self, kind: LockKind, offset: u64, length: u64) -> Result<bool, FsErrorKind>;
+    /// Whether anybody has the file open for writing, or mapped so; `None` where that is not told.
+    fn has_writer(&self) -> Option<bool> {
+        None
+    }
     /// Gives a byte range's lock back.
     fn unlock(&self, offset: u64, length: u64) -> Result<(), FsErrorKind>;
     /// For the backend to know its own.
@@ -496,6 +500,13 @@ impl File {
         self.backend
             .drop_cache()
             .map_err(|kind| self.error(Operation::Change, kind))
+    }
+
+    /// Whether anybody has the file open for writing, or mapped so: a mapping may change a page
+    /// that is dirty already without any time of the file showing it. `None` where the system does
+    /// not tell: of files of other users, and on file systems without leases.
+    pub fn has_writer(&self) -> Option<bool> {
+        self.backend.has_writer()
     }
 
     /// Tries an OFD lock on a byte range; false when another descriptor holds it. The kernel

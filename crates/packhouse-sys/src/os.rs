@@ -37,6 +37,28 @@ pub(crate) fn try_ofd_lock(
     }
 }
 
+/// Whether anybody has a file open for writing, or mapped so; `None` where the kernel does not tell:
+/// of files of other users, and on file systems without leases.
+pub(crate) fn has_writer(fd: BorrowedFd<'_>) -> Option<bool> {
+    let raw = fd.as_raw_fd();
+    // Who opens the file between the two leases sends a signal, and SIGIO would end this process.
+    // SAFETY: `fd` is open for this call by its borrow; F_SETSIG takes an integer.
+    if unsafe { libc::fcntl(raw, F_SETSIG, libc::SIGURG) } == -1 {
+        return None;
+    }
+    // A read lease is given only while nobody can write; it is given back at once.
+    // SAFETY: `fd` is open for this call by its borrow; F_SETLEASE takes an integer.
+    if unsafe { libc::fcntl(raw, libc::F_SETLEASE, libc::F_RDLCK) } == -1 {
+        return (last_errno() == Errno::AGAIN).then_some(true);
+    }
+    // SAFETY: as above.
+    unsafe { libc::fcntl(raw, libc::F_SETLEASE, libc::F_UNLCK) };
+    Some(false)
+}
+
+/// From fcntl(2): which signal a lease's end sends.
+const F_SETSIG: libc::c_int = 10;
+
 /// Starts write-out of a range and, when asked, waits for it.
 pub(crate) fn sync_file_range(
     fd: BorrowedFd<'_>,

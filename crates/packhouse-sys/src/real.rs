@@ -307,6 +307,10 @@ impl FileBackend for RealFile {
         os::try_ofd_lock(self.fd.as_fd(), lock_type, offset, length).map_err(kind_of)
     }
 
+    fn has_writer(&self) -> Option<bool> {
+        os::has_writer(self.fd.as_fd())
+    }
+
     fn unlock(&self, offset: u64, length: u64) -> Result<(), FsErrorKind> {
         os::try_ofd_lock(self.fd.as_fd(), libc::F_UNLCK, offset, length)
             .map(|_| ())

@@ -4,6 +4,7 @@ use packhouse_sys::clock::{Clock, RealClock};
 use packhouse_sys::fs::{Dir, DirAccess, Fs, FsErrorKind};
 use packhouse_sys::real::{RealFs, fs_stat_of_fd, identity_of_fd};
 use packhouse_sys::stat::{FileKind, FsId};
+use std::io::Read as _;
 use std::os::fd::AsFd;
 use std::path::Path;
 
@@ -166,4 +167,48 @@ fn random_bytes_differ_and_fill_the_buffer() {
     }
     assert_ne!(buffers[0], buffers[1]);
     assert!(buffers[0][590..].iter().any(|byte| *byte != 0));
+}
+
+/// A mapping outlives the descriptor that it was made with, and may write without any time of the
+/// file showing it: that is what the question is for.
+#[test]
+fn a_writer_is_seen_by_descriptor_and_by_mapping() {
+    let folder = tempfile::tempdir().expect("because a temporary folder can be made");
+    let path = std::fs::canonicalize(folder.path()).expect("because it is there");
+    std::fs::write(path.join("model"), [7; 8192]).expect("because the folder is ours");
+    let file = open(&path).open_file("model").expect("because it is there");
+    let asked = file.has_writer();
+    if asked.is_none() {
+        println!("NOT EXERCISED: no leases on this file system");
+        return;
+    }
+    assert_eq!(asked, Some(false));
+    let options = std::fs::OpenOptions::new().read(true).write(true).clone();
+    let writer = options
+        .open(path.join("model"))
+        .expect("because it is ours");
+    assert_eq!(file.has_writer(), Some(true));
+    drop(writer);
+    assert_eq!(file.has_writer(), Some(false));
+    let script = "import mmap, sys\n\
+        with open(sys.argv[1], 'r+b') as file: pages = mmap.mmap(file.fileno(), 0)\n\
+        print('mapped', flush=True)\n\
+        sys.stdin.read()\n";
+    let child = std::process::Command::new("python3")
+        .args(["-c", script])
+        .arg(path.join("model"))
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn();
+    let Ok(mut child) = child else {
+        println!("SKIP: no python3 to map a file with");
+        return;
+    };
+    let mut said = [0; 6];
+    let output = child.stdout.as_mut().expect("because it is piped");
+    output.read_exact(&mut said).expect("because it says so");
+    assert_eq!(file.has_writer(), Some(true));
+    drop(child.stdin.take());
+    child.wait().expect("because it is our child");
+    assert_eq!(file.has_writer(), Some(false));
 }
