@@ -160,6 +160,11 @@ impl ModelFile {
         self.fs_trust
     }
 
+    /// Whether somebody is known to be able to write to it now.
+    pub(crate) fn has_writer(&self) -> bool {
+        self.file.has_writer() == Some(true)
+    }
+
     /// Whether it is still what it was when it was opened.
     pub fn unchanged(&self) -> Result<(), ModelError> {
         match self.identity.difference(&self.file.identity()?) {

@@ -3,7 +3,8 @@
 //! Invariants:
 //! - only digests of bytes that were read while the file's stat identity was settled, and is still
 //!   the one it was opened with, are noted;
-//! - a file on a file system whose stat proves nothing is never noted;
+//! - a file on a file system whose stat proves nothing is never noted or believed, nor is one that
+//!   somebody can write to now: a mapping may change a dirty page without any time showing it;
 //! - a ledger that says otherwise is replaced by what was read now.
 //!
 //! Never: fails a prepare because a note could not be made.
@@ -70,7 +71,7 @@ impl<'a> Learnt<'a> {
     pub(super) fn settle(&self, store: &Store, cancel: &dyn Fn() -> bool) {
         let clock = store.clock();
         for (index, file) in self.model.files().iter().enumerate() {
-            if file.fs_trust() == FsTrust::Remote {
+            if file.fs_trust() == FsTrust::Remote || self.is_writable(file) {
                 continue;
             }
             let mut left_ns = settle_wait_ns(file.identity(), clock.wall_ns()).unwrap_or(0);
@@ -113,6 +114,10 @@ impl<'a> Learnt<'a> {
             let Some(seen_ns) = seen_ns.filter(|_| !learnt.is_empty()) else {
                 continue;
             };
+            if self.is_writable(file) {
+                self.lock()[index].seen_ns = None;
+                continue;
+            }
             let directory = self.lock()[index].directory;
             let ledger = SourceLedger::new(*file.identity(), directory, learnt.clone());
             let noted = match store.sources() {
@@ -126,6 +131,18 @@ impl<'a> Learnt<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Whether somebody can write to a file, which is then complained of.
+    fn is_writable(&self, file: &ModelFile) -> bool {
+        let is_writable = file.has_writer();
+        if is_writable {
+            let path = file.path().display();
+            self.complain(format!(
+                "{path}: a process has it open for writing, so what is read of it is not remembered"
+            ));
+        }
+        is_writable
     }
 
     /// The first thing that could not be noted.
@@ -168,7 +185,7 @@ fn known(
     file: &ModelFile,
     directory: Digest,
 ) -> BTreeMap<SourceRange, TensorDigest> {
-    if file.fs_trust() == FsTrust::Remote {
+    if file.fs_trust() == FsTrust::Remote || file.has_writer() {
         return BTreeMap::new();
     }
     let found = store.sources().ok();

@@ -16,3 +16,4 @@ mod sandbox;
 mod stage;
 mod store;
 mod usage;
+mod writers;
