@@ -27,7 +27,7 @@ use packhouse_store::reserve::Reservation;
 use packhouse_store::root::Store;
 use packhouse_sys::map::Region;
 use packhouse_sys::stat::StatIdentity;
-use packhouse_sys::thread::set_idle_priority;
+use packhouse_sys::thread::{set_idle_priority, survive_file_size_limit};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -237,6 +237,8 @@ impl Filler {
             let work = move || {
                 // Ordinary priority is the fallback where idle priority is not to be had.
                 let _ = set_idle_priority();
+                // The engine must outlive a store that meets the limit of file sizes.
+                let _ = survive_file_size_limit();
                 for fill in receiver {
                     fill.run_next();
                 }

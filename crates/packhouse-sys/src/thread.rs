@@ -1,4 +1,4 @@
-//! Priority of background threads.
+//! Priority of background threads, and the signal of the file size limit.
 
 use std::io;
 
@@ -16,6 +16,24 @@ pub fn set_idle_priority() -> io::Result<()> {
         return Err(io::Error::last_os_error());
     }
     Ok(())
+}
+
+/// Makes a write past the limit of file sizes (RLIMIT_FSIZE) an error for the calling thread and
+/// those it starts from now on, where it would end the process: it blocks SIGXFSZ. A program that
+/// is then executed inherits that. Errors as pthread_sigmask does.
+pub fn survive_file_size_limit() -> io::Result<()> {
+    // SAFETY: zeroed is a valid sigset_t for sigemptyset to fill.
+    let mut set: libc::sigset_t = unsafe { std::mem::zeroed() };
+    // SAFETY: `set` lives over the calls, which only write to it.
+    unsafe {
+        libc::sigemptyset(&raw mut set);
+        libc::sigaddset(&raw mut set, libc::SIGXFSZ);
+    }
+    // SAFETY: `set` was filled above; no old mask is asked for.
+    match unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) } {
+        0 => Ok(()),
+        code => Err(io::Error::from_raw_os_error(code)),
+    }
 }
 
 /// From ioprio_set(2): the id names one thread.

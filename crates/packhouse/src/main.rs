@@ -38,6 +38,7 @@ use answer::Answer;
 use clap::Parser as _;
 use cli::{Cli, Command};
 use failure::{Exit, Failure};
+use packhouse_sys::thread::survive_file_size_limit;
 use std::process::ExitCode;
 use stores::Purpose::{Change, Look};
 
@@ -57,6 +58,11 @@ fn main() -> ExitCode {
 }
 
 fn answer(cli: Cli) -> Result<Exit, Failure> {
+    // An engine that `run` becomes would inherit it.
+    if !matches!(cli.command, Command::Run(_)) {
+        // Without it a write past RLIMIT_FSIZE ends the process without a word, and nothing worse.
+        let _ = survive_file_size_limit();
+    }
     if let Command::Equivalence(args) = &cli.command
         && !args.here
     {

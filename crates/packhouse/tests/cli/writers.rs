@@ -97,3 +97,38 @@ fn wait(child: &mut Child) {
         .expect("because it is piped");
     assert_eq!(line, "written\n");
 }
+
+/// A limit of file sizes is a full disk: said, and survived by what is there already.
+#[test]
+fn the_limit_of_file_sizes_is_an_error_and_no_death() {
+    let sandbox = Sandbox::new();
+    let path = sandbox.path("model.gguf");
+    model::write(&path, &[("blk.0.ffn_up.weight", "Q4_0", &[4096, 64])], &[]);
+    let words = ["prepare", "model.gguf", "--plan", "xe2-q4_0"];
+    let prepare = sandbox.command(&words);
+    let mut limited = Command::new("sh");
+    limited
+        .args(["-c", "ulimit -f 16; exec \"$@\"", "sh"])
+        .arg(prepare.get_program())
+        .args(prepare.get_args())
+        .current_dir(
+            prepare
+                .get_current_dir()
+                .expect("because it is the sandbox"),
+        );
+    for (name, value) in prepare.get_envs() {
+        match value {
+            Some(value) => limited.env(name, value),
+            None => limited.env_remove(name),
+        };
+    }
+    let output = limited.output().expect("because there is a shell");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(said.contains("no space"), "{said}");
+    prepare_quietly(&sandbox);
+}
+
+fn prepare_quietly(sandbox: &Sandbox) {
+    assert_eq!(prepare(sandbox)["complaints"], serde_json::json!([]));
+}
