@@ -1,6 +1,7 @@
 //! `pack [--rounds N] [--threads N] [--offset N] [--layouts ID,...] [--levels NAME,...]
-//! [--peer PYTHON] [--out DIR]`: packers in memory against memcpy of the same bytes, interleaved; their evidence
-//! file and their table. The target begins `offset` bytes after the beginning of a cache line.
+//! [--peer PYTHON] [--out DIR]`: packers in memory against memcpy of the same bytes, interleaved;
+//! their evidence file and their table. The target begins `offset` bytes after the beginning of a
+//! cache line.
 //!
 //! Per round each packer runs right after a memcpy of its source into its target, and only ratios
 //! within such a pair are compared. Source and target were touched before; they are each as large

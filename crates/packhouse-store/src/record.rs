@@ -312,8 +312,8 @@ mod tests {
         assert!(bytes.starts_with(br#"{"dims":[64,8],"fingerprint":""#));
     }
 
-    /// Whatever one edit of the bytes makes of a record, the scan reads it as the strict reader does
-    /// or leaves it to that.
+    /// Whatever one edit of the bytes makes of a record, the scan reads it as the strict reader
+    /// does or leaves it to that.
     #[test]
     fn a_scan_never_reads_what_the_strict_reader_does_not() {
         let mut record = record();

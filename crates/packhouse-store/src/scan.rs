@@ -2,11 +2,11 @@
 //!
 //! The strict readers (`fields`) build a value, spell it again and compare, which takes most of the
 //! time that a look at a set takes. Almost all records are plain: known fields, texts without
-//! escapes. Those are read here; on anything else the scan gives up, and the strict reader says what
-//! is wrong, or reads what is only unusual.
+//! escapes. Those are read here; on anything else the scan gives up, and the strict reader says
+//! what is wrong, or reads what is only unusual.
 //!
-//! Invariant: what is read here, the strict reader reads to the same value. The tests of both records
-//! hold it over every edit of one byte.
+//! Invariant: what is read here, the strict reader reads to the same value. The tests of both
+//! records hold it over every edit of one byte.
 
 use packhouse_base::canonical::RECORD_BYTES_MAX;
 use packhouse_base::digest::Digest;
