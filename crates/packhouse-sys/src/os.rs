@@ -37,8 +37,8 @@ pub(crate) fn try_ofd_lock(
     }
 }
 
-/// Whether anybody has a file open for writing, or mapped so; `None` where the kernel does not tell:
-/// of files of other users, and on file systems without leases.
+/// Whether anybody has a file open for writing, or mapped so; `None` where the kernel does not
+/// tell: of files of other users, and on file systems without leases.
 pub(crate) fn has_writer(fd: BorrowedFd<'_>) -> Option<bool> {
     let raw = fd.as_raw_fd();
     // Who opens the file between the two leases sends a signal, and SIGIO would end this process.

@@ -1,5 +1,5 @@
-//! A model that a process has mapped for writing: it may change a page that is dirty already, and no
-//! time of the file shows it. So what was read meanwhile must not be believed later.
+//! A model that a process has mapped for writing: it may change a page that is dirty already, and
+//! no time of the file shows it. So what was read meanwhile must not be believed later.
 
 use crate::model;
 use crate::sandbox::Sandbox;
