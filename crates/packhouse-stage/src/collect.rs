@@ -50,6 +50,8 @@ pub struct Collected {
     pub temps: Unstaged,
     /// Stages that could not be removed, in words.
     pub failures: Vec<String>,
+    /// Names that are no stage's; what is behind them was left alone.
+    pub strangers: Vec<String>,
 }
 
 /// Why a stage was not removed.
@@ -92,6 +94,11 @@ pub fn list_sets(root: &StageRoot) -> Result<Vec<SetKey>, FsError> {
     Ok(sets)
 }
 
+/// The names in a root that are neither a stage's nor of use to stagers. Nothing touches them.
+pub fn strangers(root: &StageRoot) -> Result<Vec<String>, FsError> {
+    root.strangers()
+}
+
 /// Removes all stages of a set. Errors when there is none.
 pub fn unstage(root: &StageRoot, set: SetKey) -> Result<Unstaged, UnstageError> {
     let mut unstaged = Unstaged::default();
@@ -115,7 +122,10 @@ pub fn collect(
     keep: &dyn Fn(SetKey) -> bool,
     dry_run: bool,
 ) -> Result<Collected, UnstageError> {
-    let mut collected = Collected::default();
+    let mut collected = Collected {
+        strangers: root.strangers()?,
+        ..Collected::default()
+    };
     let stages = root.stages()?;
     for (index, name) in stages.iter().enumerate() {
         let next = stages.get(index + 1);

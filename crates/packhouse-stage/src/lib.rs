@@ -31,7 +31,7 @@ mod staged;
 mod validate;
 
 pub use collect::{
-    Collected, StageListing, UnstageError, Unstaged, collect, list, list_sets, unstage,
+    Collected, StageListing, UnstageError, Unstaged, collect, list, list_sets, strangers, unstage,
 };
 pub use copy::CopyError;
 pub use receipts::{CopyReceipt, ReceiptsError, STAGE_SCHEMA, StageReceipts};

@@ -7,7 +7,7 @@
 //!
 //! Never: changes owner or mode of a folder that was there.
 
-use crate::name::{LOCK_FILE, StageName};
+use crate::name::{LOCK_FILE, ROOM_PREFIX, StageName, TEMP_PREFIX};
 use packhouse_base::Blame;
 use packhouse_base::digest::SetKey;
 use packhouse_store::folders::{Links, MakeModes, walk};
@@ -136,6 +136,23 @@ impl StageRoot {
             .collect();
         stages.sort_unstable();
         Ok(stages)
+    }
+
+    /// The names that are neither a stage's nor of use to stagers.
+    pub(crate) fn strangers(&self) -> Result<Vec<String>, FsError> {
+        let names = self.dir.list()?;
+        let strange = names.iter().filter(|name| {
+            let is_ours = |name: &str| {
+                StageName::parse(name).is_some()
+                    || name.starts_with(TEMP_PREFIX)
+                    || name.starts_with(ROOM_PREFIX)
+                    || name == LOCK_FILE
+            };
+            !name.to_str().is_some_and(is_ours)
+        });
+        Ok(strange
+            .map(|name| name.to_string_lossy().into_owned())
+            .collect())
     }
 
     /// The newest stage of a set.

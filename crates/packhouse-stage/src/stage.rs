@@ -210,13 +210,22 @@ pub fn stage(
     watcher: Watcher<'_>,
 ) -> Result<Staged, StageError> {
     let manifest = store.read_manifest(set)?;
-    if let Standing::Good(staged) = standing(root, set, &manifest)? {
-        return Ok(staged);
+    if let Standing::Good(staged, older) = standing(root, set, &manifest)? {
+        // Whoever holds the lock removes them as well.
+        if !older.is_empty()
+            && let Some(_held) = try_lock_set(root, set)?
+        {
+            remove_all(root, older)?;
+        }
+        return Ok(*staged);
     }
     let _held = lock_set(root, set, options.wait_ns, watcher)?;
     // Whoever held the lock may have staged it.
     let why = match standing(root, set, &manifest)? {
-        Standing::Good(staged) => return Ok(staged),
+        Standing::Good(staged, older) => {
+            remove_all(root, older)?;
+            return Ok(*staged);
+        }
         Standing::Absent => None,
         Standing::Bad(why) => Some(*why),
     };
@@ -234,12 +243,13 @@ pub fn stage(
 
 /// What is there of a set.
 enum Standing {
-    Good(Staged),
+    /// A stage that holds, and the ones that it superseded.
+    Good(Box<Staged>, Vec<StageName>),
     Absent,
     Bad(Box<StageProblem>),
 }
 
-/// Judges the newest stage of a set by its receipts, and removes the others once it is good.
+/// Judges the newest stage of a set by its receipts; writes nothing.
 fn standing(root: &StageRoot, set: SetKey, manifest: &[u8]) -> Result<Standing, StageError> {
     let mut names = root.stages()?;
     names.retain(|name| name.set == set);
@@ -268,19 +278,15 @@ fn standing(root: &StageRoot, set: SetKey, manifest: &[u8]) -> Result<Standing, 
             source,
         })));
     }
-    for older in names {
-        remove(root, older)?;
-    }
     let of = (staged.set(), staged.generation());
     let path = staged.path().to_owned();
-    let receipts = staged.receipts();
-    Ok(Standing::Good(describe(
-        of,
-        path,
-        staged.manifest(),
-        receipts,
-        StageOutcome::Reused,
-    )))
+    let (manifest, receipts) = (staged.manifest(), staged.receipts());
+    let staged = describe(of, path, manifest, receipts, StageOutcome::Reused);
+    Ok(Standing::Good(Box::new(staged), names))
+}
+
+fn remove_all(root: &StageRoot, names: Vec<StageName>) -> Result<(), FsError> {
+    names.into_iter().try_for_each(|name| remove(root, name))
 }
 
 fn describe(
@@ -301,25 +307,44 @@ fn describe(
     }
 }
 
+/// Waits for the set's lock in short steps, between which it asks whether to stop.
 fn lock_set(
     root: &StageRoot,
     set: SetKey,
     timeout_ns: u64,
     watcher: Watcher<'_>,
 ) -> Result<File, StageError> {
-    let file = root.lock_file()?;
-    // 62 bits of the key, above the room's byte and below the largest file offset.
-    let first: [u8; 8] = std::array::from_fn(|index| set.as_bytes()[index]);
-    let offset = (u64::from_be_bytes(first) >> 2) + ROOM_OFFSET + 1;
-    let (clock, range) = (root.clock.as_ref(), (offset, 1));
-    if file.try_lock(LockKind::Exclusive, offset, 1)? {
-        return Ok(file);
+    if let Some(held) = try_lock_set(root, set)? {
+        return Ok(held);
     }
     (watcher.tell)(StageEvent::Waits);
-    if file.lock_within(clock, LockKind::Exclusive, range, timeout_ns)? {
-        return Ok(file);
+    let file = root.lock_file()?;
+    let (clock, range) = (root.clock.as_ref(), (lock_offset(set), 1));
+    let deadline_ns = clock.steady_ns().saturating_add(timeout_ns);
+    loop {
+        if (watcher.cancel)() {
+            return Err(CopyError::Cancelled.into());
+        }
+        let left_ns = deadline_ns.saturating_sub(clock.steady_ns());
+        if file.lock_within(clock, LockKind::Exclusive, range, left_ns.min(LOCK_STEP_NS))? {
+            return Ok(file);
+        }
+        if left_ns == 0 {
+            return Err(StageError::Busy { set, timeout_ns });
+        }
     }
-    Err(StageError::Busy { set, timeout_ns })
+}
+
+fn try_lock_set(root: &StageRoot, set: SetKey) -> Result<Option<File>, FsError> {
+    let file = root.lock_file()?;
+    let held = file.try_lock(LockKind::Exclusive, lock_offset(set), 1)?;
+    Ok(held.then_some(file))
+}
+
+/// 62 bits of the key, above the room's byte and below the largest file offset.
+fn lock_offset(set: SetKey) -> u64 {
+    let first: [u8; 8] = std::array::from_fn(|index| set.as_bytes()[index]);
+    (u64::from_be_bytes(first) >> 2) + ROOM_OFFSET + 1
 }
 
 /// One cold staging, under the set's lock.
@@ -345,7 +370,7 @@ impl Stager<'_> {
     fn run(&self, set: SetKey, why: Option<StageProblem>) -> Result<Staged, StageError> {
         let mut older = self.root.stages()?;
         older.retain(|name| name.set == set);
-        let generation = older.last().map_or(0, |name| name.generation) + 1;
+        let generation = self.next_generation(&mut older)?;
         let lengths: BTreeMap<ObjectDigest, u64> = self
             .manifest
             .entries()
@@ -360,15 +385,25 @@ impl Stager<'_> {
         let receipts = self.fill(&temp, &room, name, &lengths)?;
         let path = temp.publish(name)?;
         drop(room);
-        for name in older {
-            remove(self.root, name)?;
-        }
+        remove_all(self.root, older)?;
         let outcome = match why {
             None => StageOutcome::Copied { bytes },
             Some(why) => StageOutcome::Replaced { bytes, why },
         };
         let of = (set, generation);
         Ok(describe(of, path, &self.manifest, &receipts, outcome))
+    }
+
+    /// The generation after the newest one. A failed stage that none can follow goes first.
+    fn next_generation(&self, older: &mut Vec<StageName>) -> Result<u64, FsError> {
+        while let Some(newest) = older.last() {
+            if let Some(next) = newest.generation.checked_add(1) {
+                return Ok(next);
+            }
+            remove(self.root, *newest)?;
+            older.pop();
+        }
+        Ok(1)
     }
 
     /// Reserves room; where there is too little, failed stages of the set give theirs up.
@@ -390,9 +425,7 @@ impl Stager<'_> {
         let reserve = || self.root.reserve(wanted, min_free_bytes, memory);
         let room = match reserve() {
             Err(RoomError::Short { .. }) if !older.is_empty() => {
-                for name in older.drain(..) {
-                    remove(self.root, name)?;
-                }
+                remove_all(self.root, std::mem::take(older))?;
                 reserve()
             }
             other => other,
@@ -543,6 +576,7 @@ impl StageError {
 pub const MIN_FREE_BYTES: u64 = 8 << 30;
 
 const WAIT_NS: u64 = 600_000_000_000;
+const LOCK_STEP_NS: u64 = 200_000_000;
 /// What one copy adds to receipts and index, roughly.
 const RECEIPT_BYTES: usize = 512;
 

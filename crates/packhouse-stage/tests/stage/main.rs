@@ -33,6 +33,7 @@ mod processes;
 mod real;
 mod roots;
 mod tamper;
+mod turns;
 
 /// Proves that every file of the suite is named above, as a forgotten one would silently not run.
 #[test]
