@@ -39,12 +39,18 @@ impl Store {
         };
         let parts: Vec<_> = std::thread::scope(|scope| {
             let others: Vec<_> = (1..threads)
-                .map(|part| scope.spawn(move || work(part)))
+                .map(|part| {
+                    let other = std::thread::Builder::new();
+                    let other = other.spawn_scoped(scope, move || work(part));
+                    other.map_err(|_| part)
+                })
                 .collect();
-            let others = others.into_iter().map(|other| {
-                other
+            let others = others.into_iter().map(|other| match other {
+                Ok(other) => other
                     .join()
-                    .expect("because errors are handed back, not thrown")
+                    .expect("because errors are handed back, not thrown"),
+                // The system starts no more threads: this one does it.
+                Err(part) => work(part),
             });
             std::iter::once(work(0)).chain(others).collect()
         });

@@ -146,6 +146,9 @@ pub(crate) fn failure(path: &Path, error: &PrepareError, again: String) -> Failu
         PrepareError::NothingChosen { .. } => Failure::new("cannot prepare", &model)
             .because(error)
             .hint(format!("packhouse inspect {model} --tensors")),
+        PrepareError::Threads { .. } => Failure::new("cannot prepare", &model)
+            .because(error)
+            .hint("ulimit -u"),
         PrepareError::Manifest(_)
         | PrepareError::Container(_)
         | PrepareError::Memory { .. }

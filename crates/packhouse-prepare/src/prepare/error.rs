@@ -89,6 +89,12 @@ pub enum PrepareError {
         /// How long was waited.
         timeout_ns: u64,
     },
+    /// The system gives no thread for a part of the work that nobody else can do.
+    #[error("the system starts no thread: {source}")]
+    Threads {
+        /// Why.
+        source: std::io::Error,
+    },
     /// No lock could be had.
     #[error(transparent)]
     Lock(#[from] LockError),
@@ -164,7 +170,10 @@ impl PrepareError {
             | Self::ReadOnly { .. }
             | Self::Cancelled { .. } => Blame::Caller,
             Self::Room { source, .. } => source.blame(),
-            Self::Memory { .. } | Self::LockTimeout { .. } | Self::Stuck { .. } => Blame::Host,
+            Self::Memory { .. }
+            | Self::LockTimeout { .. }
+            | Self::Threads { .. }
+            | Self::Stuck { .. } => Blame::Host,
             Self::Lock(error) => error.blame(),
             Self::NotDeterministic { .. } | Self::Unfinished { .. } => Blame::Bug,
             Self::Object { source, .. } => source.blame(),

@@ -26,9 +26,19 @@ pub(super) fn finish(work: &Work<'_>, started_ns: u64) -> Result<Prepared, Prepa
     let set = manifest.key();
     // The digests in it are of the files as they are now.
     work.model.unchanged()?;
-    let outcome = match work.is_published(&manifest, &container) {
+    let is_there = work.is_there(&manifest);
+    let mut unwritten = None;
+    let outcome = match is_there && work.is_covered(set, &container) {
         true => SetOutcome::Equal,
-        false => work.store.publish_set(&manifest, &container)?,
+        false => match work.store.publish_set(&manifest, &container) {
+            Ok(outcome) => outcome,
+            // All of the set serves without one more record of a container.
+            Err(error) if is_there => {
+                unwritten = Some(format!("container record: {error}"));
+                SetOutcome::Equal
+            }
+            Err(error) => return Err(error.into()),
+        },
     };
     let settle_began_ns = work.store.clock().steady_ns();
     let mut prepared = Prepared {
@@ -40,6 +50,7 @@ pub(super) fn finish(work: &Work<'_>, started_ns: u64) -> Result<Prepared, Prepa
         complaints: work.settle(),
     };
     work.learnt.note(work.store)?;
+    prepared.complaints.extend(unwritten);
     prepared.complaints.extend(work.learnt.complaint());
     prepared.cost = *lock(&work.cost);
     let now_ns = work.store.clock().steady_ns();
@@ -117,18 +128,22 @@ impl Work<'_> {
         Ok(ContainerRecord::new(files, admission)?)
     }
 
-    /// Whether the set is there, whole and with this container record.
-    fn is_published(&self, manifest: &SetManifest, container: &ContainerRecord) -> bool {
+    /// Whether manifest and index of the set are there, whole.
+    fn is_there(&self, manifest: &SetManifest) -> bool {
         let set = manifest.key();
         let is_whole = |index: Vec<u8>| manifest.verify_index(&index).is_ok();
         self.store
             .read_set(set)
             .is_ok_and(|there| there == *manifest)
             && self.store.read_index(set).is_ok_and(is_whole)
-            && self
-                .store
-                .read_container_records(set)
-                .is_ok_and(|found| found.records.iter().any(|there| there.covers(container)))
+    }
+
+    /// Whether a container record beside the set says all that this one does.
+    fn is_covered(&self, set: SetKey, container: &ContainerRecord) -> bool {
+        let covers = |there: &ContainerRecord| there.covers(container);
+        self.store
+            .read_container_records(set)
+            .is_ok_and(|found| found.records.iter().any(covers))
     }
 
     /// Settles receipts, and answers what could not be.

@@ -8,7 +8,9 @@
 //! Invariants:
 //! - the first failure stops all threads; what was written by then is still published;
 //! - a thread that waits, waits for one that works: the reader for memory, workers for the reader,
-//!   committers for workers.
+//!   committers for workers;
+//! - one thread of each kind is enough: nothing begins without them, and more are used as the
+//!   system gives them.
 
 use super::budget::Budget;
 use super::learn::Learnt;
@@ -24,9 +26,10 @@ use packhouse_store::object::PendingReceipt;
 use packhouse_store::reserve::Reservation;
 use packhouse_store::root::Store;
 use std::collections::BTreeSet;
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
-use std::thread;
+use std::thread::{self, Scope};
 
 /// What stays the same over all rounds of a prepare.
 pub(super) struct Work<'a> {
@@ -120,15 +123,25 @@ impl<'w, 'a> Round<'w, 'a> {
             let (commits, commit_queue) = mpsc::sync_channel(threads);
             let (job_queue, commit_queue) = (Mutex::new(job_queue), Mutex::new(commit_queue));
             let (job_queue, commit_queue) = (Arc::new(job_queue), Arc::new(commit_queue));
-            scope.spawn(move || whole::run(self, &piece_queue));
-            for _ in 0..threads {
+            let hash = move || whole::run(self, &piece_queue);
+            let pack = || {
                 let (queue, commits) = (job_queue.clone(), commits.clone());
-                scope.spawn(move || worker::run(self, &queue, &commits));
-            }
-            for _ in 0..threads.min(COMMITTERS_MAX) {
+                start(scope, move || worker::run(self, &queue, &commits))
+            };
+            let commit = || {
                 let queue = commit_queue.clone();
-                scope.spawn(move || commit::run(self, &queue));
+                start(scope, move || commit::run(self, &queue))
+            };
+            // One of each is needed.
+            if let Err(source) = start(scope, hash)
+                .and_then(|()| pack())
+                .and_then(|()| commit())
+            {
+                return self.fail(PrepareError::Threads { source });
             }
+            let more = (1..threads).try_for_each(|_| pack());
+            // Where no more are given, those that are there do it all.
+            let _ = more.and_then(|()| (1..threads.min(COMMITTERS_MAX)).try_for_each(|_| commit()));
             drop((job_queue, commit_queue, commits));
             reader::run(self, segments, jobs, pieces);
         });
@@ -151,6 +164,14 @@ impl<'w, 'a> Round<'w, 'a> {
     pub(super) fn claim(&self, key: PackKey) -> bool {
         lock(&self.claimed).insert(key)
     }
+}
+
+/// Starts a thread that ends with its scope. Errors when the system gives none.
+fn start<'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    work: impl FnOnce() + Send + 'scope,
+) -> io::Result<()> {
+    thread::Builder::new().spawn_scoped(scope, work).map(drop)
 }
 
 /// Locks a mutex whose content no panic leaves half-changed.

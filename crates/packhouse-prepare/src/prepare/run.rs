@@ -229,7 +229,10 @@ impl<'a> Work<'a> {
         let threads = self.options.threads.get().min(wanted.len());
         thread::scope(|scope| {
             for _ in 1..threads {
-                scope.spawn(search);
+                // This thread does it all where the system gives no more.
+                if thread::Builder::new().spawn_scoped(scope, search).is_err() {
+                    break;
+                }
             }
             search();
         });
@@ -304,11 +307,10 @@ impl<'a> Work<'a> {
     }
 
     fn make(&self, items: &[usize], shards: &[usize]) -> Result<(), PrepareError> {
-        if self.store.config().read_only && !items.is_empty() {
-            return Err(PrepareError::ReadOnly {
-                count: items.len(),
-                path: self.store.config().root.clone(),
-            });
+        let is_known = |index: &usize| self.known(*index).is_some();
+        let read_only = self.store.config().read_only;
+        if read_only && items.iter().all(is_known) {
+            self.demand_writable(items)?;
         }
         self.learnt.settle(self.store, &|| (self.cancel)());
         self.go_on()?;
@@ -317,21 +319,39 @@ impl<'a> Work<'a> {
         if items.is_empty() {
             return Round::new(self, None).run(&segments);
         }
-        match self.reserve(items) {
-            Ok(room) => Round::new(self, Some(&room)).run(&segments),
-            // Tensors that nobody hashed yet may be in the store under their content.
-            Err(error) if items.iter().all(|index| self.known(*index).is_some()) => Err(error),
-            Err(_) => {
-                Round::new(self, None).run(&segments)?;
-                self.go_on()?;
-                let left = self.states.to_make();
-                if left.is_empty() {
-                    return Ok(());
-                }
-                let room = self.reserve(&left)?;
-                let segments = self.segments(&left, &self.unhashed_shards());
-                Round::new(self, Some(&room)).run(&segments)
-            }
+        let error = match read_only {
+            true => None,
+            false => match self.reserve(items) {
+                Ok(room) => return Round::new(self, Some(&room)).run(&segments),
+                Err(error) => Some(error),
+            },
+        };
+        // Tensors that nobody hashed yet may be in the store under their content.
+        if let Some(error) = error
+            && items.iter().all(is_known)
+        {
+            return Err(error);
+        }
+        Round::new(self, None).run(&segments)?;
+        self.go_on()?;
+        let left = self.states.to_make();
+        self.demand_writable(&left)?;
+        if left.is_empty() {
+            return Ok(());
+        }
+        let room = self.reserve(&left)?;
+        let segments = self.segments(&left, &self.unhashed_shards());
+        Round::new(self, Some(&room)).run(&segments)
+    }
+
+    /// Refuses to make packs in a store that was opened read-only.
+    fn demand_writable(&self, items: &[usize]) -> Result<(), PrepareError> {
+        match self.store.config().read_only && !items.is_empty() {
+            true => Err(PrepareError::ReadOnly {
+                count: items.len(),
+                path: self.store.config().root.clone(),
+            }),
+            false => Ok(()),
         }
     }
 

@@ -3,9 +3,11 @@
 use crate::prepare_world::{MODEL, ROOT, World, counts, model_bytes, shard_bytes, turned};
 use packhouse_base::digest::Digest;
 use packhouse_prepare::prepare::{PrepareError, Prepared, Quiet, SourceHash, prepare};
+use packhouse_sim::{Crash, Fault};
 use packhouse_store::container_record::Admission;
 use packhouse_store::object::ObjectTrust;
 use packhouse_store::set::SetOutcome;
+use packhouse_sys::fs::FsErrorKind;
 use packhouse_sys::stat::FsKind;
 use std::num::NonZeroUsize;
 
@@ -226,8 +228,63 @@ fn a_read_only_store_serves_what_it_has_and_refuses_the_rest() {
         .to_string();
     assert_eq!(
         said,
-        format!("5 packs are to be made, and {ROOT} was opened read-only")
+        format!("4 packs are to be made, and {ROOT} was opened read-only")
     );
+}
+
+#[test]
+fn a_read_only_store_is_asked_by_content_before_it_refuses() {
+    let world = World::new();
+    let first = world.prepare().expect("because nothing is in the way");
+    let store = world.store_with(|config| config.read_only = true);
+    // A copy in its place: no ledger knows its tensors, and all their packs are there.
+    world.sim.replace(MODEL, &model_bytes(0), 0o644);
+    world.sim.clock().advance_ns(10_000_000_000);
+    let again = world
+        .prepare_in(&store, &Quiet)
+        .expect("because all is there");
+    assert_eq!((again.set, again.outcome), (first.set, SetOutcome::Equal));
+    assert_eq!(counts(&again), (5, 0, 0));
+    assert_eq!(again.cost.written_bytes, 0);
+    assert_eq!(again.complaints, Vec::<String>::new());
+}
+
+#[test]
+fn a_container_record_that_cant_be_added_is_a_complaint() {
+    let world = World::new();
+    let first = world.prepare().expect("because nothing is in the way");
+    let copy = "/home/user/copy.gguf";
+    world.sim.replace(copy, &model_bytes(0), 0o644);
+    world.sim.clock().advance_ns(10_000_000_000);
+    let model = world.open_model(&[copy]).expect("because it is sound");
+    let order = world.order(&model);
+    let store = world.store_with(|config| config.read_only = true);
+    let again = prepare(&store, &model, &order, &world.options, &Quiet, &|| false)
+        .expect("because the whole set is there");
+    assert_eq!((again.set, again.outcome), (first.set, SetOutcome::Equal));
+    let said = again.complaints.join("\n");
+    assert!(said.starts_with("container record: "), "{said}");
+    let records = store.read_container_records(first.set);
+    assert_eq!(records.expect("because it is there").records.len(), 1);
+    // The same where the folder belongs to somebody else.
+    let before = world.sim.crash(Crash::Kept, 0);
+    let mut refused = 0;
+    for at in 0.. {
+        let world = world.on(before.crash(Crash::Kept, 0));
+        let model = world.open_model(&[copy]).expect("because it is sound");
+        let store = world.store();
+        world.sim.restart_count();
+        let kind = FsErrorKind::Permission;
+        world.sim.set_fault(Some(Fault::Error { at, kind }));
+        let again = prepare(&store, &model, &order, &world.options, &Quiet, &|| false);
+        let complaints = again.map_or_else(|_| Vec::new(), |again| again.complaints);
+        let of_record = |said: &&String| said.starts_with("container record: ");
+        refused += complaints.iter().filter(of_record).count();
+        if world.sim.operation_count() <= at {
+            break;
+        }
+    }
+    assert!(refused > 0, "no refusal met the record");
 }
 
 #[test]

@@ -405,6 +405,37 @@ fn who_makes_the_same_pack_is_named_when_the_wait_is_over() {
     assert_eq!(prepare(&sandbox)["healed_count"], 1);
 }
 
+#[test]
+fn threads_that_the_system_refuses_are_done_without_or_named() {
+    let sandbox = Sandbox::new();
+    write_model(&sandbox.path("model.gguf"), 8);
+    let words = [
+        "prepare",
+        "model.gguf",
+        "--plan",
+        "xe2-q4_0",
+        "--threads",
+        "40",
+    ];
+    // A stack of more than all addresses: not one thread can be had.
+    let none = |command: &mut Command| run(command.env("RUST_MIN_STACK", (1u64 << 50).to_string()));
+    let (exit, said, complained) = none(&mut sandbox.command(&words));
+    assert_eq!((exit, said.as_str()), (3, ""), "{complained}");
+    let start = "error: cannot prepare: model.gguf\ncause: the system starts no thread: ";
+    assert!(complained.starts_with(start), "{complained}");
+    assert!(complained.ends_with("\nhint: ulimit -u\n"), "{complained}");
+    assert_eq!(store::open(&sandbox).list_sets().unwrap(), Vec::new());
+    // Stacks of a fifth of what it may address: a few threads, which are enough.
+    let (exit, _, complained) = run(sandbox
+        .shell("ulimit -v 1500000 && exec \"$0\" \"$@\"", &words)
+        .env("RUST_MIN_STACK", "300000000"));
+    assert_eq!((exit, complained.as_str()), (0, ""));
+    must_be_sound(&sandbox, &store::open(&sandbox), 8);
+    // What is there is found by the one thread that there always is.
+    let (exit, _, complained) = none(&mut sandbox.command(&words));
+    assert_eq!((exit, complained.as_str()), (0, ""));
+}
+
 /// Starts a prepare whose streams nobody reads.
 fn start(sandbox: &Sandbox) -> Child {
     sandbox

@@ -25,8 +25,21 @@ impl Sandbox {
     /// The command with words, in the sandbox's environment.
     pub(crate) fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_packhouse"));
+        command.args(words);
+        self.settle_in(command)
+    }
+
+    /// A line of a shell, in the sandbox's environment: `"$0" "$@"` is the command with words.
+    pub(crate) fn shell(&self, line: &str, words: &[&str]) -> Command {
+        let mut command = Command::new("sh");
         command
-            .args(words)
+            .args(["-c", line, env!("CARGO_BIN_EXE_packhouse")])
+            .args(words);
+        self.settle_in(command)
+    }
+
+    fn settle_in(&self, mut command: Command) -> Command {
+        command
             .current_dir(self.folder.path())
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
