@@ -5,6 +5,7 @@
 pub mod model;
 pub mod plan;
 pub mod prepare;
+pub mod proof;
 pub mod repair;
 
 pub mod beside;

@@ -1,14 +1,16 @@
 //! `repair`: makes again exactly what is wrong with a set.
 //!
-//! First every object is hashed and everything else compared (`examine`), which moves damaged
-//! objects and records to quarantine. Then (`heal`) wrong files of the set follow, the packs of the
+//! First every object is hashed, every payload that this machine can unpack is proven to be its
+//! source's, and everything else compared (`examine`), which moves damaged objects and records to
+//! quarantine. Then (`heal`) wrong files of the set follow, the packs of the
 //! bad slots are made again from the model, and the set's files are published anew.
 //!
 //! Invariants:
 //! - what is good is neither read from the model nor written;
 //! - a pack made again has the key that the set names, or the slot stays unhealed: another model or
 //!   packer never enters a set;
-//! - where manifest and record name different objects, the source is packed twice and judges;
+//! - where manifest and record name different objects, or an intact one that is not what its source
+//!   packs to, the source is packed twice and judges;
 //! - nothing is removed: what was wrong lies in quarantine.
 //!
 //! Never: changes a set whose model is another one.
@@ -18,9 +20,11 @@ use crate::prepare::{
     Event, Item, Made, Options, Order, Phase, PrepareError, Progress, RUN_SCHEMA, Reason, foretell,
     make_packs, prepare,
 };
+use crate::proof::{Proofs, prove_set};
 use packhouse_base::digest::{Digest, PackKey, SetKey};
 use packhouse_base::identity::{SetEntry, set_key};
 use packhouse_base::{Blame, canonical};
+use packhouse_pack::Packers;
 use packhouse_store::container_record::{
     Admission, ContainerFile, ContainerRecord, ContainerRecordError,
 };
@@ -39,6 +43,7 @@ use std::num::NonZeroUsize;
 #[derive(Clone, Debug)]
 pub struct Diagnosis {
     found: SetVerification,
+    proofs: Proofs,
     manifest: Option<SetManifest>,
     containers: Vec<ContainerRecord>,
 }
@@ -129,11 +134,12 @@ pub enum RepairError {
     Model(#[from] ModelError),
 }
 
-/// Hashes every object of a set and compares everything else. Damaged objects and records are in
-/// quarantine afterwards.
+/// Hashes every object of a set, proves every payload that can be unpacked here, and compares
+/// everything else. Damaged objects and records are in quarantine afterwards.
 pub fn examine(
     store: &Store,
     set: SetKey,
+    packers: &Packers,
     threads: NonZeroUsize,
     progress: &dyn Progress,
 ) -> Diagnosis {
@@ -141,13 +147,16 @@ pub fn examine(
     let lengths = |manifest: &SetManifest| manifest.entries().iter().map(|e| e.length).sum();
     progress.hear(Event::Begin {
         phase: Phase::Verify,
-        total_bytes: manifest.as_ref().map_or(0, lengths),
+        // Once hashed, once proven.
+        total_bytes: manifest.as_ref().map_or(0, lengths) * 2,
     });
     let hear = |bytes| progress.hear(Event::Done { bytes });
-    let found = store.verify_set(set, Depth::Deep { threads }, &hear);
+    let mut found = store.verify_set(set, Depth::Deep { threads }, &hear);
+    let proofs = prove_set(store, &mut found, packers, threads, &hear);
     let containers = store.read_container_records(set);
     Diagnosis {
         found,
+        proofs,
         manifest,
         containers: containers.map(|c| c.records).unwrap_or_default(),
     }
@@ -157,6 +166,11 @@ impl Diagnosis {
     /// What was found.
     pub fn found(&self) -> &SetVerification {
         &self.found
+    }
+
+    /// What proving its packs came to.
+    pub fn proofs(&self) -> &Proofs {
+        &self.proofs
     }
 
     /// The plan's name and digest; `None` where the manifest can't be read.
@@ -326,7 +340,7 @@ fn wanted(
 fn reason(problem: &TensorProblem) -> Reason {
     let was = problem.to_string();
     match problem {
-        TensorProblem::Disagrees { .. } => Reason::Disputed(was),
+        TensorProblem::Disagrees { .. } | TensorProblem::Unlike { .. } => Reason::Disputed(was),
         TensorProblem::Pack(_)
         | TensorProblem::PackInQuarantine { .. }
         | TensorProblem::Object(_)

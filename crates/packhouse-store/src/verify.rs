@@ -117,6 +117,15 @@ pub enum TensorProblem {
     /// Its object.
     #[error(transparent)]
     Object(ObjectRefusal),
+    /// Its object is intact, and not what its source packs to. A store can't see that: whoever has
+    /// the layout's inverse adds it to what was found.
+    #[error("pack {key}: {why}")]
+    Unlike {
+        /// The pack.
+        key: PackKey,
+        /// What shows it.
+        why: String,
+    },
     /// Its object was damaged and moved to quarantine earlier.
     #[error("object {digest} was damaged and is in quarantine")]
     ObjectInQuarantine {
@@ -160,6 +169,7 @@ impl TensorProblem {
             Self::Object(refusal) => refusal.blame(),
             Self::PackInQuarantine { .. }
             | Self::Disagrees { .. }
+            | Self::Unlike { .. }
             | Self::ObjectInQuarantine { .. } => Blame::Store,
         }
     }
@@ -171,6 +181,7 @@ impl TensorProblem {
             Self::Object(refusal) => refusal.reason(),
             Self::PackInQuarantine { .. } | Self::ObjectInQuarantine { .. } => "quarantined",
             Self::Disagrees { .. } => "disagrees",
+            Self::Unlike { .. } => "unlike",
         }
     }
 }

@@ -57,12 +57,20 @@ pub(crate) enum Command {
     /// Compare a model's stored packs with what an engine packs now, bit for bit
     Equivalence(EquivalenceArgs),
     /// Compare sets with their records, or with --deep hash every object
+    ///
+    /// Hashing shows that an object has not changed since it was stored. Only --prove shows that
+    /// it is what its source packs to: every payload is unpacked, and the SHA-256 of its source
+    /// compared with the one in the pack key. It needs the packer that made the pack: packs of
+    /// other packers are counted.
     Verify {
         /// Set key, 8 or more hex digits; may be left out when there is one set
         set: Option<String>,
         /// Hash every object
         #[arg(long)]
         deep: bool,
+        /// Hash every object, and unpack it to see that it is what its source packs to
+        #[arg(long)]
+        prove: bool,
         /// Threads that hash [default: one per CPU]
         #[arg(long, value_name = "N")]
         threads: Option<NonZeroUsize>,

@@ -10,6 +10,7 @@ use crate::folders;
 use crate::places::Lookup;
 use crate::prepare;
 use crate::stores::{self, short};
+use crate::verify::{proofs_document, unproven_text};
 use packhouse_base::Blame;
 use packhouse_base::digest::Digest;
 use packhouse_base::units;
@@ -59,11 +60,12 @@ pub(crate) fn import(args: &ImportArgs, lookup: Lookup<'_>) -> Result<Answer, Fa
 fn from_bundle(path: &Path, source: &mut dyn Read, lookup: Lookup<'_>) -> Result<Answer, Failure> {
     let store = writable(lookup, path)?;
     let bar = Bar::new();
-    let imported = bundle::import(&store, source, &mut copied(&bar));
+    let imported = bundle::import(&store, &Packers::detect(), source, &mut copied(&bar));
     drop(bar);
     let imported = imported.map_err(|error| untaken(path, &error))?;
     let text = format!(
-        "set {} {}: {} tensors; {} objects new ({}), {} reused ({})\nnext: packhouse verify {}\n",
+        "set {} {}: {} tensors; {} objects new ({}), {} reused ({})\n{}\
+         next: packhouse verify {}\n",
         short(&imported.set),
         word(imported.outcome),
         imported.tensor_count,
@@ -71,6 +73,7 @@ fn from_bundle(path: &Path, source: &mut dyn Read, lookup: Lookup<'_>) -> Result
         units::bytes(imported.new_bytes),
         imported.reused_object_count,
         units::bytes(imported.reused_bytes),
+        unproven_text(&imported.proofs),
         short(&imported.set),
     );
     let json = json!({
@@ -83,6 +86,7 @@ fn from_bundle(path: &Path, source: &mut dyn Read, lookup: Lookup<'_>) -> Result
         "reused_bytes": imported.reused_bytes,
         "new_pack_count": imported.new_pack_count,
         "receipt_count": imported.receipt_count,
+        "proofs": proofs_document(&imported.proofs),
     });
     Ok(Answer::done(text, json))
 }

@@ -116,10 +116,15 @@ fn execute(command: Command) -> Result<Answer, Failure> {
         ),
         Command::Equivalence(args) => equivalence::compare(&args, lookup),
         Command::Repair(args) => repair::repair(&args, lookup),
-        Command::Verify { set, deep, threads } => verify::verify(
+        Command::Verify {
+            set,
+            deep,
+            prove,
+            threads,
+        } => verify::verify(
             &stores::open(Change, lookup)?,
             set.as_deref(),
-            deep,
+            verify::Asked::new(deep, prove),
             threads,
         ),
         Command::Scrub { budget } => verify::scrub(&stores::open(Change, lookup)?, budget),

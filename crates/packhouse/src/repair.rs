@@ -6,11 +6,13 @@ use crate::cli::RepairArgs;
 use crate::failure::{Exit, Failure};
 use crate::places::Lookup;
 use crate::stores::{self, Purpose, short};
-use crate::{plans, prepare};
+use crate::{plans, prepare, verify};
 use packhouse_base::digest::SetKey;
+use packhouse_pack::Packers;
 use packhouse_prepare::model::Model;
 use packhouse_prepare::plan::{Plan, builtin};
 use packhouse_prepare::prepare::{Order, SourceHash};
+use packhouse_prepare::proof::Proofs;
 use packhouse_prepare::repair::{Diagnosis, RepairError, Repaired, examine, heal};
 use packhouse_store::root::Store;
 use packhouse_sys::signal;
@@ -31,7 +33,7 @@ pub(crate) fn repair(args: &RepairArgs, lookup: Lookup<'_>) -> Result<Answer, Fa
     // Without it a signal ends the process at once, which a store bears too.
     let _ = signal::catch_once();
     let bar = Bar::new();
-    let diagnosis = examine(store, set, options.threads, &bar);
+    let diagnosis = examine(store, set, &Packers::detect(), options.threads, &bar);
     let source = match diagnosis.needs_model() {
         true => Some(source(args, store, set, &diagnosis, lookup)?),
         false => None,
@@ -44,8 +46,8 @@ pub(crate) fn repair(args: &RepairArgs, lookup: Lookup<'_>) -> Result<Answer, Fa
     let repaired = healed.map_err(|error| failure(set, model.as_deref(), &error))?;
     let is_good = repaired.is_good();
     Ok(Answer {
-        text: text(&repaired),
-        json: document(&repaired),
+        text: text(&repaired) + &verify::unproven_text(diagnosis.proofs()),
+        json: document(&repaired, diagnosis.proofs()),
         exit: if is_good { Exit::Done } else { Exit::Negative },
     })
 }
@@ -204,7 +206,7 @@ fn text(repaired: &Repaired) -> String {
     table(&[Column::Left, Column::Left, Column::Left], &rows) + &end
 }
 
-fn document(repaired: &Repaired) -> Value {
+fn document(repaired: &Repaired, proofs: &Proofs) -> Value {
     let done: Vec<Value> = repaired
         .done
         .iter()
@@ -229,5 +231,6 @@ fn document(repaired: &Repaired) -> Value {
         "unhealed": unhealed,
         "set_problems": left.problems.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "bad_count": left.bad_tensors().count(),
+        "proofs": verify::proofs_document(proofs),
     })
 }

@@ -5,20 +5,43 @@ use crate::bar::Bar;
 use crate::failure::{Exit, Failure};
 use crate::stores::{self, short};
 use packhouse_base::{Blame, units};
+use packhouse_pack::Packers;
 use packhouse_prepare::prepare::{Event, Phase, Progress as _};
+use packhouse_prepare::proof::{Proofs, prove_set};
 use packhouse_store::root::Store;
 use packhouse_store::verify::{Depth, SetProblem, SetVerification, TensorProblem};
 use serde_json::{Value, json};
 use std::num::NonZeroUsize;
 
+/// How much is asked.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Asked {
+    Shallow,
+    Deep,
+    /// Deep, and the payloads' sources too.
+    Prove,
+}
+
+impl Asked {
+    pub(crate) const fn new(deep: bool, prove: bool) -> Self {
+        match (deep, prove) {
+            (_, true) => Self::Prove,
+            (true, false) => Self::Deep,
+            (false, false) => Self::Shallow,
+        }
+    }
+}
+
 /// Verifies one set. The answer is negative when anything is wrong with it.
 pub(crate) fn verify(
     store: &Store,
     digits: Option<&str>,
-    deep: bool,
+    asked: Asked,
     threads: Option<NonZeroUsize>,
 ) -> Result<Answer, Failure> {
     let set = stores::find_set(store, digits)?;
+    let deep = asked != Asked::Shallow;
+    let every = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
     let depth = match (deep, threads) {
         (false, None) => Depth::Shallow,
         (false, Some(threads)) => {
@@ -29,26 +52,29 @@ pub(crate) fn verify(
                     short(&set)
                 )));
         }
-        (true, threads) => {
-            let every = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
-            Depth::Deep {
-                threads: threads.unwrap_or(every),
-            }
-        }
+        (true, threads) => Depth::Deep {
+            threads: threads.unwrap_or(every),
+        },
     };
     let bar = Bar::new();
     if deep && let Ok(manifest) = store.read_set(set) {
         let lengths = manifest.entries().iter().map(|entry| entry.length);
-        bar.begin(Phase::Verify, lengths.sum());
+        let passes = if asked == Asked::Prove { 2 } else { 1 };
+        bar.begin(Phase::Verify, lengths.sum::<u64>() * passes);
     }
-    let found = store.verify_set(set, depth, &|bytes| bar.hear(Event::Done { bytes }));
+    let hear = |bytes| bar.hear(Event::Done { bytes });
+    let mut found = store.verify_set(set, depth, &hear);
+    let proofs = (asked == Asked::Prove).then(|| {
+        let (packers, threads) = (Packers::detect(), threads.unwrap_or(every));
+        prove_set(store, &mut found, &packers, threads, &hear)
+    });
     drop(bar);
     if !found.is_good() && blames(&found).all(|blame| blame == Blame::Host) {
         return Err(unreadable(&found));
     }
     Ok(Answer {
-        text: text(&found, deep),
-        json: document(&found, deep),
+        text: text(&found, deep, proofs.as_ref()),
+        json: document(&found, deep, proofs.as_ref()),
         exit: if found.is_good() {
             Exit::Done
         } else {
@@ -123,7 +149,7 @@ fn blames(found: &SetVerification) -> impl Iterator<Item = Blame> {
         .chain(tensors.map(TensorProblem::blame))
 }
 
-fn text(found: &SetVerification, deep: bool) -> String {
+fn text(found: &SetVerification, deep: bool, proofs: Option<&Proofs>) -> String {
     let bad = found.bad_tensors().count();
     let mut text = String::new();
     for problem in &found.problems {
@@ -146,13 +172,16 @@ fn text(found: &SetVerification, deep: bool) -> String {
         "no object hashed (--deep does)".to_owned()
     };
     let set = short(&found.set);
+    let proven = proofs.map_or_else(String::new, |proofs| {
+        format!(", {} packs proven", proofs.proven_count)
+    });
     text + &format!(
-        "set {set}: {} of {total} tensors good, {bad} bad; {depth}\n",
+        "set {set}: {} of {total} tensors good, {bad} bad; {depth}{proven}\n",
         total - bad
-    )
+    ) + &proofs.map_or_else(String::new, unproven_text)
 }
 
-fn document(found: &SetVerification, deep: bool) -> Value {
+fn document(found: &SetVerification, deep: bool, proofs: Option<&Proofs>) -> Value {
     let tensors: Vec<Value> = found
         .bad_tensors()
         .filter_map(|bad| {
@@ -178,5 +207,35 @@ fn document(found: &SetVerification, deep: bool) -> Value {
         "hashed_bytes": found.hashed_bytes,
         "set_problems": found.problems.iter().map(SetProblem::to_string).collect::<Vec<_>>(),
         "bad_tensors": tensors,
+        "proofs": proofs.map(proofs_document),
+    })
+}
+
+/// What could not be proven and why; nothing where everything was.
+pub(crate) fn unproven_text(proofs: &Proofs) -> String {
+    if proofs.unproven_count == 0 {
+        return String::new();
+    }
+    let total = proofs.proven_count + proofs.unproven_count;
+    let mut text = format!(
+        "{} of {total} packs not proven here:\n",
+        proofs.unproven_count
+    );
+    for why in &proofs.unproven_why {
+        text += &format!("  no inverse for {why}\n");
+    }
+    text
+}
+
+pub(crate) fn proofs_document(proofs: &Proofs) -> Value {
+    let why: Vec<String> = proofs
+        .unproven_why
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    json!({
+        "proven_count": proofs.proven_count,
+        "unproven_count": proofs.unproven_count,
+        "unproven_why": why,
     })
 }

@@ -1,6 +1,7 @@
 //! Why a bundle is not written or not taken.
 
 use super::contents::ContentsError;
+use crate::proof::Wrong;
 use packhouse_base::Blame;
 use packhouse_base::digest::{Digest, ObjectDigest, PackKey, SetKey};
 use packhouse_store::container_record::ContainerRecordError;
@@ -122,6 +123,21 @@ pub enum BundleError {
         /// The digest of the bytes.
         actual: Digest,
     },
+    /// A payload is whole, and not what the source in its pack key packs to.
+    #[error("slot {slot} ({tensor:?}): pack {pack}: {wrong}")]
+    Wrong {
+        /// The slot.
+        slot: u64,
+        /// Its tensor.
+        tensor: String,
+        /// The pack.
+        pack: PackKey,
+        /// What shows it.
+        wrong: Wrong,
+    },
+    /// An object that was stored can't be read again.
+    #[error(transparent)]
+    Unread(Box<ObjectRefusal>),
     /// There is no room for its objects.
     #[error("{wanted_bytes} bytes are new to this store: {source}")]
     Room {
@@ -207,7 +223,9 @@ impl BundleError {
             | Self::Lacks { .. }
             | Self::StrayPack { .. }
             | Self::Objects { .. }
-            | Self::Object { .. } => Blame::Source,
+            | Self::Object { .. }
+            | Self::Wrong { .. } => Blame::Source,
+            Self::Unread(refusal) => refusal.blame(),
             Self::Room { source, .. } => source.blame(),
             Self::Publish(error) => error.blame(),
             Self::PublishPack(error) => error.blame(),

@@ -4,16 +4,21 @@
 //! - all records are read and must hold together before the first object is stored;
 //! - room for what the store lacks is reserved before, and each object is published by its own
 //!   digest, hashed on the way in;
+//! - a payload that this machine can unpack is published under its pack only if it is what its
+//!   source packs to;
 //! - packs and the set come last, after the stream ended as it must; before that nothing but whole
 //!   objects can be left behind.
 //!
-//! Never: believes a digest, a length or a path of the bundle.
+//! Never: believes a digest, a length or a path of the bundle. What only another packer can judge
+//! is counted.
 
 use super::contents::{Contents, Member, Role};
 use super::error::BundleError;
 use super::member::Kind;
 use super::reader::Reader;
+use crate::proof::{self, Proof, Proofs};
 use packhouse_base::digest::{Digest, Hasher, ObjectDigest, PackKey, SetKey};
+use packhouse_pack::Packers;
 use packhouse_store::container_record::ContainerRecord;
 use packhouse_store::manifest::SetManifest;
 use packhouse_store::object::{ObjectTrust, PendingReceipt};
@@ -24,6 +29,7 @@ use packhouse_store::root::{Store, TAG};
 use packhouse_store::set::SetOutcome;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
+use std::num::NonZeroUsize;
 
 /// What an import brought.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +52,8 @@ pub struct Imported {
     pub new_pack_count: u64,
     /// Receipts recorded for this user.
     pub receipt_count: u64,
+    /// What proving its packs came to.
+    pub proofs: Proofs,
 }
 
 /// The records of a bundle, parsed, agreeing with each other.
@@ -75,6 +83,7 @@ pub trait ObjectSink {
 /// Takes a bundle into a store; `progress` is told the objects' bytes so far and in all.
 pub fn import(
     store: &Store,
+    packers: &Packers,
     source: &mut dyn Read,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Imported, BundleError> {
@@ -92,7 +101,8 @@ pub fn import(
     let records = read(source, &mut sink)?;
     let (pending, new, reused) = (sink.pending, sink.new, sink.reused);
     drop(sink.room);
-    publish_records(store, &records).map(|(new_pack_count, outcome)| {
+    let proofs = prove_packs(store, packers, &records)?;
+    publish_records(store, packers, &records).map(|(new_pack_count, outcome)| {
         let set = records.manifest.key();
         if let Ok(log) = store.use_log() {
             // A set that was there long ago is in use again; without the note gc goes by its age.
@@ -108,6 +118,7 @@ pub fn import(
             reused_bytes: reused.1,
             new_pack_count,
             receipt_count: store.settle(&pending).recorded_count,
+            proofs,
         }
     })
 }
@@ -318,11 +329,38 @@ fn hash_through(
     Ok(())
 }
 
+/// Proves every pack whose inverse is here. Its object was hashed on the way in.
+fn prove_packs(store: &Store, packers: &Packers, records: &Records) -> Result<Proofs, BundleError> {
+    let mut proofs = Proofs::default();
+    let threads = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    for (key, record) in &records.packs {
+        let proof: Proof = proof::prove_stored(store, record, packers, threads)
+            .map_err(|refusal| BundleError::Unread(Box::new(refusal)))?;
+        let Some(wrong) = proofs.count(proof) else {
+            continue;
+        };
+        let mut entries = records.manifest.entries().iter();
+        let entry = entries.find(|entry| entry.pack == *key);
+        let entry = entry.expect("because a pack that no slot names was refused before");
+        return Err(BundleError::Wrong {
+            slot: entry.slot,
+            tensor: entry.tensor.clone(),
+            pack: *key,
+            wrong,
+        });
+    }
+    Ok(proofs)
+}
+
 /// Publishes packs, then the set; answers how many packs were new.
-fn publish_records(store: &Store, records: &Records) -> Result<(u64, SetOutcome), BundleError> {
+fn publish_records(
+    store: &Store,
+    packers: &Packers,
+    records: &Records,
+) -> Result<(u64, SetOutcome), BundleError> {
     let mut new_pack_count = 0;
     for record in records.packs.values() {
-        match store.publish_pack(record).map_err(Box::new)? {
+        match proof::publish_pack(store, record, packers).map_err(Box::new)? {
             SmallOutcome::Created => new_pack_count += 1,
             SmallOutcome::Equal => {}
         }

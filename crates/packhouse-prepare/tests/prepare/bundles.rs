@@ -2,6 +2,7 @@
 
 use crate::store_fixture::{DEEP, config, folder, real, set};
 use packhouse_base::digest::{Digest, ObjectDigest};
+use packhouse_pack::Packers;
 use packhouse_prepare::beside::{BesideError, FileBeside};
 use packhouse_prepare::bundle::{self, BundleDraft, BundleError, Contents};
 use packhouse_sim::{Crash, Fault, SimClock, SimFs};
@@ -28,7 +29,7 @@ pub(crate) fn write(store: &Store, manifest: &SetManifest) -> Vec<u8> {
 }
 
 pub(crate) fn take(store: &Store, bytes: &[u8]) -> Result<bundle::Imported, BundleError> {
-    bundle::import(store, &mut &bytes[..], &mut |_, _| {})
+    bundle::import(store, &Packers::detect(), &mut &bytes[..], &mut |_, _| {})
 }
 
 fn bundle() -> (SetManifest, Vec<u8>) {

@@ -3,6 +3,7 @@
 
 use crate::prepare_world::{MODEL, ROOT, STATE, World, model_bytes};
 use packhouse_base::digest::ObjectDigest;
+use packhouse_pack::Packers;
 use packhouse_prepare::model::Model;
 use packhouse_prepare::prepare::{Order, Prepared, Quiet, SourceHash};
 use packhouse_prepare::repair::{RepairError, Repaired, UnhealedReason, examine, heal};
@@ -71,6 +72,7 @@ impl Scene {
         let diagnosis = examine(
             &self.world.store(),
             self.prepared.set,
+            &Packers::detect(),
             NonZeroUsize::MIN,
             &Quiet,
         );
@@ -89,7 +91,7 @@ impl Scene {
     fn repair_with(&self, source: Option<(&Model, &Order)>) -> Result<Repaired, RepairError> {
         let store = self.world.store();
         let set = self.prepared.set;
-        let diagnosis = examine(&store, set, NonZeroUsize::MIN, &Quiet);
+        let diagnosis = examine(&store, set, &Packers::detect(), NonZeroUsize::MIN, &Quiet);
         let options = &self.world.options;
         heal(&store, &diagnosis, source, options, &Quiet, &|| false)
     }

@@ -11,6 +11,7 @@ mod model;
 mod moving;
 mod plans;
 mod prepare;
+mod proof;
 mod run;
 mod sandbox;
 mod stage;
