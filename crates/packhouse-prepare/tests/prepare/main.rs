@@ -24,6 +24,7 @@ mod prepare_crash;
 mod prepare_faults;
 mod prepare_runs;
 mod prepare_world;
+mod proofs;
 mod repair_tamper;
 mod store_fixture;
 mod xe2_m6_v2_vectors;
