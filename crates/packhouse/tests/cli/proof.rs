@@ -164,6 +164,21 @@ fn a_good_bundle_replaces_the_wrong_pack_of_the_same_key() {
 }
 
 #[test]
+fn a_foreign_folder_replaces_the_wrong_pack_of_the_same_key_too() {
+    let sandbox = prepared();
+    run(&sandbox, &["export", "--format", "xe2-m6-v2", "packs"], 0);
+    forge(&sandbox);
+    run(&sandbox, &["import", "packs"], 0);
+    // The first set's manifest still has the lie; its record does not any more.
+    let sets = store::open(&sandbox).list_sets();
+    for set in sets.expect("because it can be listed") {
+        let words = ["import", "good.tar"];
+        run(&sandbox, &words, 0);
+        run(&sandbox, &["verify", &set.to_string(), "--prove"], 0);
+    }
+}
+
+#[test]
 fn packs_of_another_packer_are_imported_and_counted() {
     let sandbox = Sandbox::new();
     store::set(&store::open(&sandbox), "a.gguf", &store::FIRST);

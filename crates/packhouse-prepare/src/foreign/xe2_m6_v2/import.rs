@@ -20,6 +20,7 @@ use super::records::{
     ForeignSet, ForeignTensor, INDEX_NAME, MANIFEST_NAME, Revision, TENSORS_NAME,
 };
 use crate::model::Model;
+use crate::proof;
 use filing::{MadeOf, plan_of};
 use packhouse_base::digest::{Digest, ObjectDigest, SetKey, TensorDigest};
 use packhouse_base::ggml_type::GgmlType;
@@ -90,7 +91,7 @@ pub fn import(
         done_bytes += payload.tensor.payload_bytes;
         progress(done_bytes, total_bytes);
     }
-    file_set(store, &set, &packs, objects, &made_of)
+    file_set((store, packers), &set, &packs, objects, &made_of)
 }
 
 /// Reads and proves everything but payloads.
@@ -319,7 +320,7 @@ impl<'s> Objects<'s> {
 
 /// Publishes packs, then the set, under the plan that it fits.
 fn file_set(
-    store: &Store,
+    (store, packers): (&Store, &Packers),
     foreign: &ForeignSet,
     packs: &[PackRecord],
     objects: Objects<'_>,
@@ -327,7 +328,7 @@ fn file_set(
 ) -> Result<ForeignImport, ForeignImportError> {
     let mut new_pack_count = 0;
     for record in packs {
-        match store.publish_pack(record).map_err(Box::new)? {
+        match proof::publish_pack(store, record, packers).map_err(Box::new)? {
             SmallOutcome::Created => new_pack_count += 1,
             SmallOutcome::Equal => {}
         }
@@ -370,8 +371,9 @@ fn file_set(
     })
 }
 
-const MANIFEST_BYTES_MAX: u64 = 64 << 20;
-const TENSOR_BYTES_MAX: u64 = 1 << 20;
+/// Of 187 tensors the manifest has about 300 KB. As values, texts take up to 32 times their length.
+const MANIFEST_BYTES_MAX: u64 = 4 << 20;
+const TENSOR_BYTES_MAX: u64 = 64 << 10;
 /// Hashed of each at a time.
 const STEP_BYTES: usize = 1 << 20;
 const ROOM_WAIT_NS: u64 = 10_000_000_000;
