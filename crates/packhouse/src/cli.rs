@@ -72,7 +72,7 @@ pub(crate) enum Command {
         #[arg(long)]
         prove: bool,
         /// Threads that hash [default: one per CPU]
-        #[arg(long, value_name = "N")]
+        #[arg(long, value_name = "N", value_parser = thread_count)]
         threads: Option<NonZeroUsize>,
     },
     /// Hash every object of a set, and make again from its model exactly what is wrong
@@ -196,7 +196,7 @@ pub(crate) struct PrepareArgs {
     #[arg(long)]
     pub(crate) skip_source_hash: bool,
     /// Threads that hash and pack [default: one per CPU]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = thread_count)]
     pub(crate) threads: Option<NonZeroUsize>,
     /// SHA-256 that the file must have; once per shard, in their order
     #[arg(long, value_name = "HEX", conflicts_with = "skip_source_hash")]
@@ -218,7 +218,7 @@ pub(crate) struct RepairArgs {
     #[arg(long)]
     pub(crate) plan: Option<String>,
     /// Threads that hash and pack [default: one per CPU]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = thread_count)]
     pub(crate) threads: Option<NonZeroUsize>,
     /// Seconds to wait for another process that makes the same
     #[arg(long, value_name = "SECONDS", default_value_t = 600)]
@@ -279,7 +279,7 @@ pub(crate) struct StageArgs {
     #[arg(long, value_name = "BYTES", value_parser = byte_count)]
     pub(crate) min_free: Option<u64>,
     /// Threads that copy and hash [default: one per CPU]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = thread_count)]
     pub(crate) threads: Option<NonZeroUsize>,
 }
 
@@ -295,7 +295,7 @@ pub(crate) struct StageValidateArgs {
     #[arg(long, value_name = "DIR")]
     pub(crate) root: Option<PathBuf>,
     /// Threads that hash [default: one per CPU]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = thread_count)]
     pub(crate) threads: Option<NonZeroUsize>,
 }
 
@@ -336,6 +336,12 @@ pub(crate) struct WatchArgs {
     pub(crate) announcement: PathBuf,
 }
 
+/// Parses a number of threads: more than the largest host has would only be an error later.
+fn thread_count(text: &str) -> Result<NonZeroUsize, String> {
+    let count = text.parse().ok().filter(|count| *count <= THREADS_MAX);
+    count.ok_or_else(|| format!("not a whole number from 1 to {THREADS_MAX}"))
+}
+
 /// Parses `123`, `5MB`, `5MiB`, `20GiB`, and so on; errors name the text.
 fn byte_count(text: &str) -> Result<u64, String> {
     let split = text
@@ -361,6 +367,8 @@ fn byte_count(text: &str) -> Result<u64, String> {
         .checked_mul(factor)
         .ok_or_else(|| "more than 16 EiB".to_owned())
 }
+
+const THREADS_MAX: NonZeroUsize = NonZeroUsize::new(1024).expect("because it is not 0");
 
 #[cfg(test)]
 mod tests {

@@ -1,7 +1,7 @@
 //! `gc`: what was removed, or would be, and why.
 
 use crate::answer::{Answer, Column, table};
-use crate::failure::{Exit, Failure};
+use crate::failure::{Exit, Failure, quoted};
 use crate::places::Lookup;
 use crate::staged::Swept;
 use crate::stores::short;
@@ -60,7 +60,7 @@ fn refused(store: &Store, error: &GcError) -> Failure {
     let failure = Failure::new("gc did not run", store.config().root.display()).because(error);
     match error {
         GcError::Shared { .. } => failure.hint("packhouse gc --shared --dry-run"),
-        GcError::NotOwner { path, .. } => failure.hint(format!("ls -ld {}", path.display())),
+        GcError::NotOwner { path, .. } => failure.hint(format!("ls -ld {}", quoted(path))),
         GcError::ReadOnly { .. } => failure.hint("unset PACKHOUSE_READONLY"),
         GcError::Busy { .. } => failure.hint("packhouse gc"),
         GcError::NoState(_) | GcError::Folder(_) | GcError::State(_) => {

@@ -5,7 +5,7 @@
 
 use crate::answer::{Answer, Column, table};
 use crate::cli::EquivalenceArgs;
-use crate::failure::{Exit, Failure};
+use crate::failure::{Exit, Failure, quoted};
 use crate::files::open_regular;
 use crate::inspect;
 use crate::places::Lookup;
@@ -60,7 +60,7 @@ pub(crate) fn host(
                     "last line: {}",
                     said.lines().last().unwrap_or_default()
                 ))
-                .hint(format!("ls -l {}", engine.display())));
+                .hint(format!("ls -l {}", quoted(engine))));
         }
     };
     let own = said.lines().skip_while(|line| !line.starts_with("error: "));

@@ -3,7 +3,7 @@
 use crate::answer::Answer;
 use crate::bar::Bar;
 use crate::cli::ExportArgs;
-use crate::failure::Failure;
+use crate::failure::{Failure, quoted};
 use crate::places::Lookup;
 use crate::stores::{self, Purpose, short};
 use crate::{folders, prepare};
@@ -24,20 +24,21 @@ use std::path::{Path, PathBuf};
 
 /// Writes a set where the words say.
 pub(crate) fn export(args: &ExportArgs, lookup: Lookup<'_>) -> Result<Answer, Failure> {
+    let known = args.format.as_deref().map(format_of).transpose()?;
     let store = stores::open(Purpose::Change, lookup)?;
-    match (&args.bundle, &args.format) {
+    match (&args.bundle, known) {
         (Some(file), _) => {
             if let Some(folder) = &args.folder {
                 return Err(Failure::usage("one word too many", folder.display())
-                    .hint(format!("packhouse export --bundle {}", file.display())));
+                    .hint(format!("packhouse export --bundle {}", quoted(file))));
             }
             let set = stores::find_set(&store, args.set.as_deref())?;
             to_bundle(&store, set, file)
         }
         (None, Some(format)) => {
-            let (set, folder) = set_and_folder(args, format)?;
+            let (set, folder) = set_and_folder(args, format.name())?;
             let set = stores::find_set(&store, set)?;
-            match format_of(format)? {
+            match format {
                 ForeignFormat::Xe2M6V2 => to_xe2(&store, set, &folder, args),
             }
         }
@@ -79,13 +80,22 @@ fn to_bundle(store: &Store, set: SetKey, path: &Path) -> Result<Answer, Failure>
                 .hint("packhouse export --bundle FILE"));
         }
         let mut target = BufWriter::with_capacity(BUFFER_BYTES, stdout);
-        write(&draft, &mut target).map_err(|error| unwritten(set, path, &error))?;
-        return Ok(Answer::done(String::new(), serde_json::Value::Null));
+        let nothing = Answer::done(String::new(), serde_json::Value::Null);
+        return match write(&draft, &mut target) {
+            // A reader that went away has what it wanted.
+            Err(ExportError::Write { source, .. })
+                if source.kind() == io::ErrorKind::BrokenPipe =>
+            {
+                Ok(nothing)
+            }
+            Err(error) => Err(unwritten(set, path, &error)),
+            Ok(_) => Ok(nothing),
+        };
     }
     let unusable = |error: &io::Error| {
         Failure::new("cannot write the bundle", path.display())
             .because(error)
-            .hint(format!("ls -la {}", parent_of(path).display()))
+            .hint(format!("ls -la {}", quoted(parent_of(path))))
     };
     let (folder, name) = folders::split(path).map_err(|error| unusable(&error))?;
     let dir = folders::open(store.fs(), &folder).map_err(|error| unusable(&error))?;
@@ -170,7 +180,7 @@ fn folder_at(store: &Store, path: &Path) -> Result<Dir, Failure> {
     folders::open_or_make(store.fs(), path).map_err(|error| {
         Failure::new("cannot write to the folder", path.display())
             .because(&error)
-            .hint(format!("ls -la {}", parent_of(path).display()))
+            .hint(format!("ls -la {}", quoted(parent_of(path))))
     })
 }
 
@@ -215,7 +225,7 @@ fn used_model(store: &Store, set: SetKey, folder: &Path) -> Result<PathBuf, Fail
             .cause("nobody used it with a model here, and the format records offsets in the file")
             .hint(format!(
                 "packhouse export {set} --format xe2-m6-v2 {} --model MODEL",
-                folder.display()
+                quoted(folder)
             ))
     })
 }
@@ -235,7 +245,7 @@ fn room(dir: &Dir, path: &Path, needed_bytes: u64) -> Result<(), Failure> {
             units::bytes(needed_bytes),
             units::bytes(available_bytes)
         ))
-        .hint(format!("df -h {}", parent_of(path).display())))
+        .hint(format!("df -h {}", quoted(parent_of(path)))))
 }
 
 fn unwritten(set: SetKey, path: &Path, error: &ExportError) -> Failure {
@@ -247,7 +257,7 @@ fn unwritten(set: SetKey, path: &Path, error: &ExportError) -> Failure {
         | ExportError::NoContainer { .. }
         | ExportError::Object(_)
         | ExportError::Contents { .. } => format!("packhouse repair {set}"),
-        ExportError::Write { .. } => format!("df -h {}", parent_of(path).display()),
+        ExportError::Write { .. } => format!("df -h {}", quoted(parent_of(path))),
     };
     Failure::new("cannot export the set", set)
         .because(error)
@@ -257,7 +267,7 @@ fn unwritten(set: SetKey, path: &Path, error: &ExportError) -> Failure {
 fn taken(path: &Path, error: &BesideError) -> Failure {
     Failure::new("cannot write the bundle", path.display())
         .because(error)
-        .hint(format!("ls -l {}", path.display()))
+        .hint(format!("ls -l {}", quoted(path)))
 }
 
 fn foreign_failure(
@@ -275,22 +285,22 @@ fn foreign_failure(
         ForeignExportError::Layout { .. }
         | ForeignExportError::NoSlot { .. }
         | ForeignExportError::Empty { .. } => {
-            format!("packhouse prepare {} --plan qwen27-xe2-m6", model.display())
+            format!("packhouse prepare {} --plan qwen27-xe2-m6", quoted(model))
         }
         ForeignExportError::NoModelHash { .. } => {
-            format!("packhouse prepare {} --plan PLAN", model.display())
+            format!("packhouse prepare {} --plan PLAN", quoted(model))
         }
         ForeignExportError::Shards { .. } => "packhouse export --bundle FILE".to_owned(),
         ForeignExportError::OtherModel { .. } | ForeignExportError::OtherTensor { .. } => {
             format!(
                 "packhouse export {short} --format xe2-m6-v2 {} --model MODEL",
-                folder.display()
+                quoted(folder)
             )
         }
-        ForeignExportError::Model(_) => format!("ls -l {}", model.display()),
-        ForeignExportError::Room { .. } => format!("df -h {}", folder.display()),
+        ForeignExportError::Model(_) => format!("ls -l {}", quoted(model)),
+        ForeignExportError::Room { .. } => format!("df -h {}", quoted(folder)),
         ForeignExportError::Beside(_) | ForeignExportError::Fs(_) => {
-            format!("ls -la {}", folder.display())
+            format!("ls -la {}", quoted(folder))
         }
     };
     Failure::new("cannot export the set", short)

@@ -3,7 +3,9 @@
 
 use packhouse_base::shown::Shown;
 use std::error::Error;
-use std::fmt;
+use std::ffi::OsStr;
+use std::fmt::{self, Write as _};
+use std::os::unix::ffi::OsStrExt as _;
 
 /// The four ways in which the program ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,6 +101,59 @@ impl fmt::Display for Failure {
         match &self.hint {
             Some(hint) => writeln!(f, "\nhint: {}", Shown(hint)),
             None => Ok(()),
+        }
+    }
+}
+
+/// A path or word as a shell takes it in a hint: bare, in quotes, or in `$'...'` where a terminal
+/// would do something else with a character than to draw it.
+pub(crate) fn quoted(word: impl AsRef<OsStr>) -> String {
+    let word = word.as_ref();
+    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"_@%+=:,./-".contains(byte);
+    let bytes = word.as_bytes();
+    // A word that begins with a dash would be an option.
+    let prefix = if bytes.starts_with(b"-") { "./" } else { "" };
+    match word.to_str() {
+        Some(text) if !bytes.is_empty() && bytes.iter().all(is_plain) => format!("{prefix}{text}"),
+        Some(text) if Shown(text).to_string() == text => {
+            format!("'{prefix}{}'", text.replace('\'', "'\\''"))
+        }
+        Some(_) | None => {
+            let mut escaped = String::new();
+            for byte in bytes {
+                match byte {
+                    b'\'' | b'\\' => escaped.extend(['\\', char::from(*byte)]),
+                    b' '..=b'~' => escaped.push(char::from(*byte)),
+                    byte => {
+                        let _ = write!(escaped, "\\x{byte:02x}");
+                    }
+                }
+            }
+            format!("$'{prefix}{escaped}'")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_quoted_so_that_a_shell_gives_them_back() {
+        let words: [(&[u8], &str); 10] = [
+            (b"/models/a-1.Q4_0.gguf", "/models/a-1.Q4_0.gguf"),
+            (b"", "''"),
+            (b"-", "./-"),
+            (b"-m x", "'./-m x'"),
+            (b"~", "'~'"),
+            (b"it's $(x) `y` \"z\"", "'it'\\''s $(x) `y` \"z\"'"),
+            ("gr\u{fc}n".as_bytes(), "'gr\u{fc}n'"),
+            (b"a\n'b\\", "$'a\\x0a\\'b\\\\'"),
+            (b"\xff \x1b", "$'\\xff \\x1b'"),
+            ("\u{202e}x".as_bytes(), "$'\\xe2\\x80\\xaex'"),
+        ];
+        for (word, expected) in words {
+            assert_eq!(quoted(OsStr::from_bytes(word)), expected);
         }
     }
 }

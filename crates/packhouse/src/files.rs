@@ -7,7 +7,8 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 /// Opens a regular file for reading. Errors on anything else; a pipe is not waited for.
@@ -23,6 +24,15 @@ pub(crate) fn open_regular(path: &Path) -> io::Result<File> {
         ));
     }
     Ok(file)
+}
+
+/// The path of an open file, as the kernel has it now. `None` where it has none any more.
+pub(crate) fn own_path(file: &File) -> Option<PathBuf> {
+    let link = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let path = std::fs::read_link(link).ok()?;
+    let (named, ours) = (path.metadata().ok()?, file.metadata().ok()?);
+    let is_it = (named.dev(), named.ino()) == (ours.dev(), ours.ino());
+    (path.is_absolute() && is_it).then_some(path)
 }
 
 /// Reads a regular file, but no more of it than `max` bytes and one.

@@ -1,11 +1,12 @@
 //! `ls` and `du`: the sets of a store, what they are worth and what they hold.
 
 use crate::answer::{Answer, Column, table};
-use crate::failure::Failure;
+use crate::failure::{Failure, quoted};
 use crate::places::Lookup;
 use crate::staged::Listed;
-use crate::stores::short;
+use crate::stores::{admission_line, short};
 use packhouse_base::units;
+use packhouse_store::container_record::Admission;
 use packhouse_store::root::Store;
 use packhouse_store::survey::{SetSurvey, StoreSurvey};
 use serde_json::{Value, json};
@@ -53,6 +54,7 @@ pub(crate) fn list(store: Option<&Store>, lookup: Lookup<'_>) -> Result<Answer, 
         if let Some(problem) = &set.problem {
             text += &format!("broken: {problem}\n");
         }
+        text += &admission_line(set.set, set.admission);
     }
     text += &staged.lines(&|set| survey.sets.iter().any(|known| known.set == set));
     Ok(Answer::done(
@@ -136,10 +138,10 @@ fn survey(store: Option<&Store>) -> Result<StoreSurvey, Failure> {
         return Ok(StoreSurvey::default());
     };
     store.survey().map_err(|error| {
-        let root = store.config().root.display();
-        Failure::new("cannot list the store", &root)
+        let root = &store.config().root;
+        Failure::new("cannot list the store", root.display())
             .because(&error)
-            .hint(format!("ls -la {root}"))
+            .hint(format!("ls -la {}", quoted(root)))
     })
 }
 
@@ -152,6 +154,7 @@ fn set_document(set: &SetSurvey) -> Value {
         "set": set.set.to_string(),
         "plan": set.plan,
         "container_files": set.container_files,
+        "admission": set.admission.map(Admission::name),
         "container_paths": paths.collect::<Vec<_>>(),
         "tensor_count": set.tensor_count,
         "object_count": set.object_count,

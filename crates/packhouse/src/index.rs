@@ -1,7 +1,7 @@
 //! `index`: the runtime index of a set, for loaders that are not ours.
 
 use crate::answer::Answer;
-use crate::failure::Failure;
+use crate::failure::{Failure, quoted};
 use crate::stores::{self, short};
 use packhouse_store::root::Store;
 use serde_json::{Value, json};
@@ -24,7 +24,7 @@ pub(crate) fn index(
         write_new(path, &bytes).map_err(|error| {
             Failure::new("cannot write the index", path.display())
                 .because(&error)
-                .hint(format!("ls -l {}", path.display()))
+                .hint(format!("ls -l {}", quoted(path)))
         })?;
     }
     let entries: Vec<Value> = manifest

@@ -1,7 +1,7 @@
 //! `inspect`: what is in a container, and what a stock CPU build packs of it.
 
 use crate::answer::{Answer, Column, table};
-use crate::failure::Failure;
+use crate::failure::{Failure, quoted};
 use crate::files::open_regular;
 use packhouse_base::shown::Shown;
 use packhouse_base::units;
@@ -72,7 +72,7 @@ pub(crate) fn open(model: &Path) -> Result<Container, Failure> {
                 .because(&error)
                 .hint(format!(
                     "ls {}",
-                    model.parent().unwrap_or(Path::new(".")).display()
+                    quoted(model.parent().unwrap_or(Path::new(".")))
                 ))
         })?;
         shards = paths
@@ -83,7 +83,7 @@ pub(crate) fn open(model: &Path) -> Result<Container, Failure> {
     Container::new(shards).map_err(|error| {
         Failure::new("not the shards of one model", model.display())
             .because(&error)
-            .hint(format!("sha256sum {}", model.display()))
+            .hint(format!("sha256sum {}", quoted(model)))
     })
 }
 
@@ -91,7 +91,7 @@ pub(crate) fn open(model: &Path) -> Result<Container, Failure> {
 pub(crate) fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
     Failure::new("cannot open the model", path.display())
         .because(error)
-        .hint(format!("ls -l {}", path.display()))
+        .hint(format!("ls -l {}", quoted(path)))
 }
 
 fn directory(path: &Path) -> Result<TensorDirectory, Failure> {
@@ -100,7 +100,7 @@ fn directory(path: &Path) -> Result<TensorDirectory, Failure> {
     TensorDirectory::parse(&source).map_err(|error| {
         Failure::new("not a GGUF file that can be read", path.display())
             .because(&error)
-            .hint(format!("sha256sum {}", path.display()))
+            .hint(format!("sha256sum {}", quoted(path)))
     })
 }
 

@@ -1,7 +1,7 @@
 //! `plans`, and what `--plan` means: a built-in plan, a plan file of the user's, or any plan file.
 
 use crate::answer::{Answer, Column, table};
-use crate::failure::Failure;
+use crate::failure::{Failure, quoted};
 use crate::files::{entries, read_at_most};
 use crate::places::{self, Lookup};
 use packhouse_container::Container;
@@ -46,7 +46,7 @@ pub(crate) fn find(text: &str, lookup: Lookup<'_>) -> Result<Found, Failure> {
         });
     }
     let names: Vec<&str> = builtin::builtin().iter().map(|plan| plan.name).collect();
-    let none = Failure::new("no such plan", text)
+    let none = Failure::usage("no such plan", text)
         .cause(format!("built-in plans are {}", names.join(", ")))
         .hint("packhouse plans");
     let Some(file) = file else {
@@ -145,12 +145,12 @@ pub(crate) fn unfit(model: &Path, container: &Container, error: &SelectionError)
     match fitting(container).first() {
         Some(first) => {
             let fitting = fitting(container).join(", ");
-            let command = format!("packhouse inspect {} --plan {first}", model.display());
+            let command = format!("packhouse inspect {} --plan {first}", quoted(model));
             failure
                 .cause(format!("built-in plans that fit: {fitting}"))
                 .hint(command)
         }
-        None => failure.hint(format!("packhouse inspect {}", model.display())),
+        None => failure.hint(format!("packhouse inspect {}", quoted(model))),
     }
 }
 
@@ -184,7 +184,7 @@ fn read(file: &Path, name: Option<&str>) -> Result<Found, Failure> {
     let bytes = read_at_most(file, limits::PLAN_BYTES_MAX).map_err(|error| {
         Failure::new("cannot read the plan", file.display())
             .because(&error)
-            .hint(format!("ls -l {}", file.display()))
+            .hint(format!("ls -l {}", quoted(file)))
     })?;
     let plan = Plan::parse(&bytes, &file.display().to_string()).map_err(|error| {
         Failure::new("not a plan", file.display())
@@ -201,7 +201,7 @@ fn read(file: &Path, name: Option<&str>) -> Result<Found, Failure> {
             .cause(format!("it calls itself {:?}", plan.name()))
             .hint(format!(
                 "mv {} {}",
-                file.display(),
+                quoted(file),
                 file.with_file_name(format!("{}{SUFFIX}", plan.name()))
                     .display()
             )));
@@ -231,7 +231,7 @@ fn own_files(folder: &Path) -> Vec<Result<PathBuf, Failure>> {
         }
         Err(error) => vec![Err(Failure::new("cannot list the plans", folder.display())
             .because(&error)
-            .hint(format!("ls -la {}", folder.display())))],
+            .hint(format!("ls -la {}", quoted(folder))))],
     }
 }
 

@@ -3,8 +3,8 @@
 use crate::answer::Answer;
 use crate::bar::Bar;
 use crate::cli::PrepareArgs;
-use crate::failure::Failure;
-use crate::files::open_regular;
+use crate::failure::{Failure, quoted};
+use crate::files::{open_regular, own_path};
 use crate::inspect;
 use crate::places::Lookup;
 use crate::plans;
@@ -19,6 +19,7 @@ use packhouse_prepare::prepare::{
     How, Options, Order, PrepareError, Prepared, SourceHash, prepare as make,
 };
 use packhouse_store::container_record::Admission;
+use packhouse_store::reserve::RoomError;
 use packhouse_store::set::SetOutcome;
 use packhouse_sys::fs::File;
 use packhouse_sys::memory::MemoryRoom;
@@ -31,7 +32,7 @@ use std::path::Path;
 
 /// Prepares a model. A signal ends it cleanly: what is published stays.
 pub(crate) fn prepare(args: &PrepareArgs, lookup: Lookup<'_>) -> Result<Answer, Failure> {
-    let expected = digests(&args.sha256)?;
+    let expected = digests(&args.sha256, &args.model)?;
     let plan = plans::find(&args.plan, lookup)?.plan;
     let model = open_model(&args.model)?;
     let order = order(&args.model, &model, &plan)?;
@@ -48,8 +49,8 @@ pub(crate) fn prepare(args: &PrepareArgs, lookup: Lookup<'_>) -> Result<Answer, 
     drop(bar);
     let again = format!(
         "packhouse prepare {} --plan {}",
-        args.model.display(),
-        args.plan
+        quoted(&args.model),
+        quoted(&args.plan)
     );
     let prepared = made.map_err(|error| failure(&args.model, &error, again))?;
     Ok(Answer::done(
@@ -90,7 +91,7 @@ pub(crate) fn open_model(path: &Path) -> Result<Model, Failure> {
                     .because(&error)
                     .hint(format!(
                         "ls {}",
-                        path.parent().unwrap_or(Path::new(".")).display()
+                        quoted(path.parent().unwrap_or(Path::new(".")))
                     ))
             })?;
             paths
@@ -113,13 +114,13 @@ pub(crate) fn order(path: &Path, model: &Model, plan: &Plan) -> Result<Order, Fa
     Order::new(plan, &selection, &packers).map_err(|error| {
         Failure::new("no packer here for the model", path.display())
             .because(&error)
-            .hint(format!("packhouse inspect {} --tensors", path.display()))
+            .hint(format!("packhouse inspect {} --tensors", quoted(path)))
     })
 }
 
 /// Says why a set could not be made.
 pub(crate) fn failure(path: &Path, error: &PrepareError, again: String) -> Failure {
-    let model = path.display().to_string();
+    let (model, word) = (path.display(), quoted(path));
     match error {
         PrepareError::Model(error) => unusable(path, error),
         PrepareError::Cancelled { .. } => Failure::new("stopped", &model)
@@ -129,23 +130,33 @@ pub(crate) fn failure(path: &Path, error: &PrepareError, again: String) -> Failu
         PrepareError::SourceDigest { path, .. } => {
             Failure::new("not the model that was demanded", path.display())
                 .because(error)
-                .hint(format!("sha256sum {}", path.display()))
+                .hint(format!("sha256sum {}", quoted(path)))
         }
         PrepareError::DigestCount { .. } => Failure::usage("wrong number of --sha256", &model)
             .because(error)
-            .hint(format!("packhouse inspect {model}")),
+            .hint(format!("packhouse inspect {word}")),
         PrepareError::ReadOnly { .. } => Failure::new("cannot prepare", &model)
             .because(error)
             .hint("unset PACKHOUSE_READONLY"),
-        PrepareError::Room { .. } => Failure::new("cannot prepare", &model)
+        PrepareError::Room { source, .. } => Failure::new("cannot prepare", &model)
             .because(error)
-            .hint("packhouse gc"),
+            .hint(match source {
+                RoomError::Cap { room, .. } if room.held_bytes > 0 => "packhouse gc",
+                // Nothing to collect, or the disk is full of something else: the figures.
+                RoomError::Cap { .. }
+                | RoomError::Free { .. }
+                | RoomError::Spent { .. }
+                | RoomError::Busy { .. }
+                | RoomError::Lock(_)
+                | RoomError::Folder(_)
+                | RoomError::Fs(_) => "packhouse du",
+            }),
         PrepareError::LockTimeout { .. } => Failure::new("cannot prepare", &model)
             .because(error)
             .hint(format!("{again} --lock-timeout 3600")),
         PrepareError::NothingChosen { .. } => Failure::new("cannot prepare", &model)
             .because(error)
-            .hint(format!("packhouse inspect {model} --tensors")),
+            .hint(format!("packhouse inspect {word} --tensors")),
         PrepareError::Threads { .. } => Failure::new("cannot prepare", &model)
             .because(error)
             .hint("ulimit -u"),
@@ -177,15 +188,15 @@ fn unusable(path: &Path, error: &ModelError) -> Failure {
     };
     Failure::new(what, path.display())
         .because(error)
-        .hint(format!("ls -l {}", path.display()))
+        .hint(format!("ls -l {}", quoted(path)))
 }
 
-fn digests(texts: &[String]) -> Result<Vec<Digest>, Failure> {
+fn digests(texts: &[String], model: &Path) -> Result<Vec<Digest>, Failure> {
     let parse = |text: &String| {
         Digest::parse(text).map_err(|error| {
             Failure::usage("not a SHA-256", text)
                 .because(&error)
-                .hint("sha256sum MODEL")
+                .hint(format!("sha256sum {}", quoted(model)))
         })
     };
     texts.iter().map(parse).collect()
@@ -196,9 +207,21 @@ fn open_file(path: &Path) -> Result<File, Failure> {
     file_of(file, path)
 }
 
-/// The path is made absolute: it goes into the use log.
+/// The path is made absolute: it goes into the use log. What names a descriptor, as /dev/stdin
+/// does, means another file at each time: the file's own path is taken.
 fn file_of(file: std::fs::File, path: &Path) -> Result<File, Failure> {
-    let absolute = std::path::absolute(path).map_err(|error| inspect::unreadable(path, &error))?;
+    let mut absolute =
+        std::path::absolute(path).map_err(|error| inspect::unreadable(path, &error))?;
+    if DESCRIPTORS
+        .iter()
+        .any(|folder| absolute.starts_with(folder))
+    {
+        absolute = own_path(&file).ok_or_else(|| {
+            Failure::new("the model has no path any more", path.display())
+                .cause("a set's record names the file that it was made of")
+                .hint("packhouse prepare model.gguf --plan ggml-cpu")
+        })?;
+    }
     Ok(file_of_fd(OwnedFd::from(file), absolute))
 }
 
@@ -227,15 +250,18 @@ fn text(prepared: &Prepared, model: &Path, plan: &Plan) -> String {
         prepared.tensors.len(),
         units::bytes(bytes),
     );
-    let made_ns = cost.duration_ns.saturating_sub(cost.settle_ns).max(1);
-    let rate = u128::from(cost.source_bytes) * 1_000_000_000 / u128::from(made_ns);
     text += &format!(
-        "read {}, wrote {} in {} ({}/s)",
+        "read {}, wrote {} in {}",
         units::bytes(cost.source_bytes),
         units::bytes(cost.written_bytes),
         units::duration_ns(cost.duration_ns),
-        units::bytes(u64::try_from(rate).unwrap_or(u64::MAX)),
     );
+    if cost.written_bytes > 0 {
+        let made_ns = cost.duration_ns.saturating_sub(cost.settle_ns).max(1);
+        let rate = u128::from(cost.source_bytes) * 1_000_000_000 / u128::from(made_ns);
+        let rate = units::bytes(u64::try_from(rate).unwrap_or(u64::MAX));
+        text += &format!(" ({rate}/s)");
+    }
     if cost.reverified_count > 0 {
         let (count, bytes) = (cost.reverified_count, units::bytes(cost.reverified_bytes));
         text += &format!(", hashed {count} objects without receipt again ({bytes})");
@@ -253,7 +279,7 @@ fn text(prepared: &Prepared, model: &Path, plan: &Plan) -> String {
 /// The command that most users want after it.
 fn next(prepared: &Prepared, model: &Path, plan: &Plan) -> String {
     match plan.name() {
-        "ggml-cpu" => format!("packhouse run -- llama-server -m {}", model.display()),
+        "ggml-cpu" => format!("packhouse run -- llama-server -m {}", quoted(model)),
         _ => format!("packhouse stage {}", short(&prepared.set)),
     }
 }
@@ -320,6 +346,8 @@ fn document(prepared: &Prepared, model: &Path, plan: &Plan) -> Value {
     })
 }
 
+/// Where paths are names of descriptors.
+const DESCRIPTORS: [&str; 2] = ["/dev", "/proc"];
 /// The share of the available memory that sources and payloads may take.
 const MEMORY_DIVISOR: u64 = 4;
 const MEMORY_BYTES_MIN: u64 = 64 << 20;

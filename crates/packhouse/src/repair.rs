@@ -21,6 +21,8 @@ use std::path::{Path, PathBuf};
 
 /// Repairs a set. The answer is negative when something is still wrong.
 pub(crate) fn repair(args: &RepairArgs, lookup: Lookup<'_>) -> Result<Answer, Failure> {
+    let named = args.plan.as_deref().map(|plan| plans::find(plan, lookup));
+    named.transpose()?;
     let store = &stores::open(Purpose::Change, lookup)?;
     let set = stores::find_set(store, args.set.as_deref())?;
     if store.config().read_only {

@@ -1,8 +1,9 @@
 //! Opens the user's store, and finds a set by the first digits of its key.
 
-use crate::failure::Failure;
+use crate::failure::{Failure, quoted};
 use crate::places::{Lookup, Places};
 use packhouse_base::digest::SetKey;
+use packhouse_store::container_record::{Admission, ContainerRecord};
 use packhouse_store::root::{OpenError, Store, StoreConfig};
 use packhouse_sys::clock::RealClock;
 use packhouse_sys::real::RealFs;
@@ -69,7 +70,7 @@ pub(crate) fn find_set(store: &Store, digits: Option<&str>) -> Result<SetKey, Fa
     })?;
     choose(sets, digits, "store", || {
         Failure::new("no set in the store", store.config().root.display())
-            .hint("packhouse run -- llama-server -m model.gguf")
+            .hint("packhouse prepare model.gguf --plan ggml-cpu")
     })
 }
 
@@ -121,6 +122,23 @@ pub(crate) fn choose(
     }
 }
 
+/// How the best container record beside a set admitted its files. `None` when there is none.
+pub(crate) fn admission(store: &Store, set: SetKey) -> Option<Admission> {
+    let found = store.read_container_records(set).ok()?;
+    found.records.iter().map(ContainerRecord::admission).max()
+}
+
+/// The line that keeps a skipped hash of the source in sight; empty where nothing was skipped.
+pub(crate) fn admission_line(set: SetKey, admission: Option<Admission>) -> String {
+    match admission {
+        Some(Admission::Skipped) => format!(
+            "set {}: source not hashed as a whole, each tensor was\n",
+            short(&set)
+        ),
+        Some(Admission::Hashed) | None => String::new(),
+    }
+}
+
 /// The digits of a key that tables show.
 pub(crate) fn short(key: &SetKey) -> String {
     key.to_string()[..SHOWN].to_owned()
@@ -147,16 +165,16 @@ fn unusable(config: &StoreConfig, error: &OpenError) -> Failure {
     let root = config.root.display();
     let hint = match error {
         OpenError::Owner { path, .. } | OpenError::NotDirectory { path, .. } => {
-            format!("ls -ld {}", path.display())
+            format!("ls -ld {}", quoted(path))
         }
-        OpenError::Writable { path, .. } => format!("chmod go-w {}", path.display()),
+        OpenError::Writable { path, .. } => format!("chmod go-w {}", quoted(path)),
         OpenError::Relative { .. }
         | OpenError::Missing { .. }
         | OpenError::TooManyLinks { .. }
         | OpenError::State(_)
         | OpenError::Id { .. }
         | OpenError::Publish(_)
-        | OpenError::Fs(_) => format!("ls -la {root}"),
+        | OpenError::Fs(_) => format!("ls -la {}", quoted(&config.root)),
     };
     Failure::new("cannot use the store", root)
         .because(error)

@@ -42,7 +42,13 @@ fn failure(error: &clap::Error, command: Option<&str>) -> Failure {
         ),
         ErrorKind::UnknownArgument => ("unexpected argument".to_owned(), argument),
         ErrorKind::MissingRequiredArgument => ("missing argument".to_owned(), argument),
-        ErrorKind::ArgumentConflict => ("argument given twice".to_owned(), argument),
+        ErrorKind::ArgumentConflict => match text(ContextKind::PriorArg) {
+            Some(prior) if Some(&prior) != argument.as_ref() => {
+                let both = argument.map(|argument| format!("{argument} and {prior}"));
+                ("one excludes the other".to_owned(), both)
+            }
+            Some(_) | None => ("argument given twice".to_owned(), argument),
+        },
         ErrorKind::InvalidValue | ErrorKind::ValueValidation => match value.as_deref() {
             None | Some("") => ("missing value".to_owned(), argument),
             Some(_) => (

@@ -8,6 +8,7 @@ use packhouse_base::{Blame, units};
 use packhouse_pack::Packers;
 use packhouse_prepare::prepare::{Event, Phase, Progress as _};
 use packhouse_prepare::proof::{Proofs, prove_set};
+use packhouse_store::container_record::Admission;
 use packhouse_store::root::Store;
 use packhouse_store::verify::{Depth, SetProblem, SetVerification, TensorProblem};
 use serde_json::{Value, json};
@@ -69,12 +70,13 @@ pub(crate) fn verify(
         prove_set(store, &mut found, &packers, threads, &hear)
     });
     drop(bar);
+    let admission = stores::admission(store, set);
     if !found.is_good() && blames(&found).all(|blame| blame == Blame::Host) {
         return Err(unreadable(&found));
     }
     Ok(Answer {
-        text: text(&found, deep, proofs.as_ref()),
-        json: document(&found, deep, proofs.as_ref()),
+        text: text(&found, deep, proofs.as_ref()) + &stores::admission_line(set, admission),
+        json: with_admission(document(&found, deep, proofs.as_ref()), admission),
         exit: if found.is_good() {
             Exit::Done
         } else {
@@ -179,6 +181,11 @@ fn text(found: &SetVerification, deep: bool, proofs: Option<&Proofs>) -> String 
         "set {set}: {} of {total} tensors good, {bad} bad; {depth}{proven}\n",
         total - bad
     ) + &proofs.map_or_else(String::new, unproven_text)
+}
+
+fn with_admission(mut document: Value, admission: Option<Admission>) -> Value {
+    document["admission"] = admission.map(Admission::name).into();
+    document
 }
 
 fn document(found: &SetVerification, deep: bool, proofs: Option<&Proofs>) -> Value {

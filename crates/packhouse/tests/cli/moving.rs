@@ -124,6 +124,17 @@ fn what_can_not_be_exported_is_named() {
 }
 
 #[test]
+fn a_reader_of_a_bundle_that_goes_away_is_no_error() {
+    let sandbox = prepared(&[]);
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut command = sandbox.command(&["export", "--bundle", "-"]);
+    let output = run(command.stdout(writer));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), said.as_str()), (Some(0), ""));
+}
+
+#[test]
 fn what_can_not_be_imported_is_named() {
     let sandbox = prepared(&[]);
     assert!(

@@ -123,9 +123,10 @@ fn a_model_is_prepared_once_and_found_then() {
     assert_eq!(exit, 0);
     let start = format!(
         "set {set} was there: 3 tensors (27.0 KiB), 0 packed, 3 reused, 0 healed\n\
-         read 0 B, wrote 0 B"
+         read 0 B, wrote 0 B in "
     );
     assert!(said.starts_with(&start), "{said}");
+    assert!(!said.contains("/s"), "a rate of nothing: {said}");
     let end = format!("; source hashed as a whole\nnext: packhouse stage {set}\n");
     assert!(said.ends_with(&end), "{said}");
     must_be_sound(&sandbox, &store::open(&sandbox), 3);
@@ -261,7 +262,8 @@ fn no_room_and_a_read_only_store_are_said_with_figures() {
         said.contains("the store's cap of 9.7 KiB leaves 9.7 KiB"),
         "{said}"
     );
-    assert!(said.ends_with("hint: packhouse gc\n"), "{said}");
+    // An empty store has nothing for gc.
+    assert!(said.ends_with("hint: packhouse du\n"), "{said}");
     assert!(files(&sandbox.path("home/.cache/packhouse/v1/objects")).is_empty());
     let (exit, _, said) = run(sandbox.command(words).env("PACKHOUSE_READONLY", "1"));
     assert_eq!(exit, 3);
@@ -269,6 +271,11 @@ fn no_room_and_a_read_only_store_are_said_with_figures() {
     assert!(said.ends_with("hint: unset PACKHOUSE_READONLY\n"), "{said}");
     // What is there serves a read-only store too.
     prepare(&sandbox);
+    write_model(&sandbox.path("other.gguf"), 3);
+    let more = ["prepare", "other.gguf", "--plan", "xe2-q4_0"];
+    let (exit, _, said) = run(sandbox.command(&more).env("PACKHOUSE_MAX_BYTES", "20000"));
+    assert_eq!(exit, 3);
+    assert!(said.ends_with("hint: packhouse gc\n"), "{said}");
     let (exit, said, _) = run(sandbox.command(words).env("PACKHOUSE_READONLY", "1"));
     assert_eq!(exit, 0);
     assert!(said.contains("was there: 2 tensors"), "{said}");
@@ -434,6 +441,140 @@ fn threads_that_the_system_refuses_are_done_without_or_named() {
     // What is there is found by the one thread that there always is.
     let (exit, _, complained) = none(&mut sandbox.command(&words));
     assert_eq!((exit, complained.as_str()), (0, ""));
+}
+
+#[test]
+fn hints_are_commands_that_a_shell_takes_as_they_are() {
+    let sandbox = Sandbox::new();
+    let name = "my model; it's (new).gguf";
+    write_model(&sandbox.path(name), 2);
+    let quoted = "'my model; it'\\''s (new).gguf'";
+    let words = |digest| ["prepare", name, "--plan", "xe2-q4_0", "--sha256", digest];
+    let another = Digest::of(b"another").to_string();
+    // Where it was read, its path is whole.
+    let folder = sandbox.path("");
+    let whole = format!("'{}{}", folder.display(), &quoted[1..]);
+    for (digest, exit, quoted) in [("12", 2, quoted), (another.as_str(), 3, &whole)] {
+        let (found, _, said) = run(&mut sandbox.command(&words(digest)));
+        let end = format!("\n\nhint: sha256sum {quoted}\n");
+        assert!(found == exit && said.ends_with(&end), "{found} {said}");
+    }
+    // What to do next is a command too.
+    let (exit, said, _) = run(&mut sandbox.command(&["prepare", name, "--plan", "ggml-cpu"]));
+    let (_, next) = said.rsplit_once("next: ").unwrap();
+    let expected = format!("packhouse run -- llama-server -m {quoted}\n");
+    assert_eq!((exit, next), (0, expected.as_str()));
+    let strange = "a\u{1b}[31m\nhint: rm.gguf";
+    let (exit, _, said) = run(&mut sandbox.command(&["prepare", strange, "--plan", "identity"]));
+    assert_eq!(exit, 3);
+    assert_eq!(
+        said,
+        "error: cannot open the model: a\\u{1b}[31m\\u{a}hint: rm.gguf\n\
+         cause: No such file or directory (os error 2)\n\n\
+         hint: ls -l $'a\\x1b[31m\\x0ahint: rm.gguf'\n"
+    );
+}
+
+#[test]
+fn words_that_contradict_or_name_nothing_are_usage_errors() {
+    let sandbox = Sandbox::new();
+    write_model(&sandbox.path("model.gguf"), 2);
+    let prepare = ["prepare", "model.gguf", "--plan", "xe2-q4_0"];
+    let digest = Digest::of(b"").to_string();
+    let cases: [(&[&str], &str); 3] = [
+        (
+            &["--skip-source-hash", "--sha256", &digest],
+            "error: one excludes the other: --skip-source-hash and --sha256 <HEX>\n",
+        ),
+        (
+            &["--threads", "0"],
+            "error: invalid value for --threads <N>: 0\ncause: not a whole number from 1 to 1024\n",
+        ),
+        (
+            &["--threads", "1025"],
+            "error: invalid value for --threads <N>: 1025\n\
+             cause: not a whole number from 1 to 1024\n",
+        ),
+    ];
+    for (more, start) in cases {
+        let (exit, _, said) = run(&mut sandbox.command(&[&prepare, more].concat()));
+        assert!(exit == 2 && said.starts_with(start), "{exit} {said}");
+    }
+    // A plan that there is not, also where nobody needs one.
+    self::prepare(&sandbox);
+    for words in [&["repair", "--plan", "nope"][..], &["plans", "nope"]] {
+        let (exit, _, said) = run(&mut sandbox.command(words));
+        assert!(
+            exit == 2 && said.starts_with("error: no such plan: nope\n"),
+            "{exit} {said}"
+        );
+    }
+    let words = ["export", "--format", "nope", "folder"];
+    let (exit, _, said) = run(&mut Sandbox::new().command(&words));
+    assert!(
+        exit == 2 && said.starts_with("error: no such format: nope\n"),
+        "{exit} {said}"
+    );
+}
+
+#[test]
+fn a_model_on_stdin_is_noted_under_its_own_path() {
+    let sandbox = Sandbox::new();
+    let path = sandbox.path("model.gguf");
+    write_model(&path, 2);
+    let words = ["prepare", "/dev/stdin", "--plan", "xe2-q4_0"];
+    let stdin = |path: &Path| std::fs::File::open(path).unwrap();
+    let (exit, _, said) = run(sandbox.command(&words).stdin(stdin(&path)));
+    assert_eq!((exit, said.as_str()), (0, ""));
+    let (_, said, _) = run(&mut sandbox.command(&["ls", "--json"]));
+    let json: Value = serde_json::from_str(&said).unwrap();
+    let set = &json["sets"][0];
+    assert_eq!(set["container_files"], serde_json::json!(["model.gguf"]));
+    let own = std::fs::canonicalize(&path).unwrap();
+    assert_eq!(set["container_paths"], serde_json::json!([own]));
+    // Where it has no path any more there is nothing to note.
+    let gone = stdin(&path);
+    std::fs::remove_file(&path).unwrap();
+    let (exit, _, said) = run(sandbox.command(&words).stdin(gone));
+    let start = "error: the model has no path any more: /dev/stdin\n";
+    assert!(exit == 3 && said.starts_with(start), "{exit} {said}");
+}
+
+#[test]
+fn a_source_that_was_not_hashed_as_a_whole_stays_told() {
+    let sandbox = Sandbox::new();
+    write_model(&sandbox.path("model.gguf"), 2);
+    let words = [
+        "prepare",
+        "model.gguf",
+        "--plan",
+        "xe2-q4_0",
+        "--skip-source-hash",
+        "--json",
+    ];
+    let (_, said, _) = run(&mut sandbox.command(&words));
+    let made: Value = serde_json::from_str(&said).unwrap();
+    let set = made["set"].as_str().unwrap()[..12].to_owned();
+    let line = format!("set {set}: source not hashed as a whole, each tensor was\n");
+    let told = |command: &str| {
+        let (exit, text, _) = run(&mut sandbox.command(&[command]));
+        let (_, json, _) = run(&mut sandbox.command(&[command, "--json"]));
+        assert_eq!(exit, 0, "{text}");
+        (text, serde_json::from_str::<Value>(&json).unwrap())
+    };
+    let admissions = || {
+        let ((list, lists), (verify, verified)) = (told("ls"), told("verify"));
+        (
+            [list.contains(&line), verify.contains(&line)],
+            [
+                lists["sets"][0]["admission"].clone(),
+                verified["admission"].clone(),
+            ],
+        )
+    };
+    assert_eq!(admissions(), ([true; 2], ["skipped"; 2].map(Value::from)));
+    prepare(&sandbox);
+    assert_eq!(admissions(), ([false; 2], ["hashed"; 2].map(Value::from)));
 }
 
 /// Starts a prepare whose streams nobody reads.
