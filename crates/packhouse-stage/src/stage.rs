@@ -24,7 +24,7 @@ use crate::validate::first_problem;
 use packhouse_base::Blame;
 use packhouse_base::digest::{Digest, ObjectDigest, SetKey};
 use packhouse_store::manifest::SetManifest;
-use packhouse_store::root::Store;
+use packhouse_store::root::{Store, StoreId};
 use packhouse_store::set::SetMiss;
 use packhouse_store::state::{STAT_SETTLE_NS, settle_wait_ns};
 use packhouse_sys::fs::{Dir, File, FsError, LockKind};
@@ -62,6 +62,8 @@ pub struct Staged {
     pub object_count: u64,
     /// Bytes of all copies.
     pub bytes: u64,
+    /// The store that the copies were made of, whose gc removes them; not always the one asked.
+    pub store: StoreId,
     /// How it came to be there.
     pub outcome: StageOutcome,
 }
@@ -303,6 +305,7 @@ fn describe(
         tensor_count: manifest.entries().len() as u64,
         object_count: receipts.copies.len() as u64,
         bytes: receipts.copies.iter().map(|copy| copy.size).sum(),
+        store: receipts.store,
         outcome,
     }
 }

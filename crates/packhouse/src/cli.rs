@@ -281,6 +281,9 @@ pub(crate) struct StageArgs {
     /// Threads that copy and hash [default: one per CPU]
     #[arg(long, value_name = "N", value_parser = thread_count)]
     pub(crate) threads: Option<NonZeroUsize>,
+    /// Seconds to wait for another process that stages the same
+    #[arg(long, value_name = "SECONDS", default_value_t = 600)]
+    pub(crate) lock_timeout: u64,
 }
 
 /// What `stage-validate` takes.

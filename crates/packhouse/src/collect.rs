@@ -181,6 +181,7 @@ fn document(report: &GcReport, swept: &Swept) -> Value {
         "failures": report.failures,
     });
     document["stage_failures"] = swept.collected.failures.clone().into();
+    document["stage_strangers"] = swept.collected.strangers.clone().into();
     document["stage_problem"] = swept.problem().into();
     let removed = groups(report).map(|(name, removed)| (name, removed.count, removed.bytes));
     for (name, count, bytes) in removed.into_iter().chain(swept.groups()) {

@@ -8,15 +8,17 @@ use crate::places::Lookup;
 use crate::stores::{self, Purpose, short};
 use packhouse_base::Blame;
 use packhouse_base::digest::SetKey;
+use packhouse_base::shown::Shown;
 use packhouse_base::units;
 use packhouse_stage::{
     CopyError, Depth, MIN_FREE_BYTES, StageError, StageEvent, StageMiss, StageOptions,
     StageOutcome, StageRoot, StageRootError, StageValidation, Staged, StagedRefusal, UnstageError,
     Watcher,
 };
+use packhouse_store::container_record::{Admission, ContainerRecord};
 use packhouse_store::root::{Owners, Store};
 use packhouse_sys::clock::{Clock as _, RealClock};
-use packhouse_sys::fs::Fs as _;
+use packhouse_sys::fs::{Fs as _, FsError};
 use packhouse_sys::real::RealFs;
 use packhouse_sys::signal;
 use serde_json::{Value, json};
@@ -30,9 +32,17 @@ pub(crate) fn stage(args: &StageArgs, lookup: Lookup<'_>) -> Result<Answer, Fail
     let store = open_store(lookup)?;
     let set = stores::find_set(&store, args.set.as_deref())?;
     let path = root_path(args.root.as_deref(), lookup)?;
+    if real(&path).starts_with(real(&store.config().root)) {
+        return Err(
+            Failure::usage("the folder of stages is in the store", path.display())
+                .cause("what is in a store is the store's alone")
+                .hint("packhouse stage --root DIR"),
+        );
+    }
     let root = open_root(&path, true).map_err(|error| unusable(&path, &error))?;
     let mut options = StageOptions {
         min_free_bytes: args.min_free.unwrap_or(MIN_FREE_BYTES),
+        wait_ns: args.lock_timeout.saturating_mul(1_000_000_000),
         ..StageOptions::default()
     };
     if let Some(threads) = args.threads {
@@ -55,10 +65,32 @@ pub(crate) fn stage(args: &StageArgs, lookup: Lookup<'_>) -> Result<Answer, Fail
     drop(bar);
     let staged = staged.map_err(|error| not_staged(set, &path, &error))?;
     let duration_ns = RealClock.steady_ns().saturating_sub(began_ns);
-    Ok(Answer::done(
-        staged_text(&staged, duration_ns),
-        staged_document(&staged, duration_ns),
-    ))
+    let admission = admission(&store, set);
+    let mut text = staged_text(&staged, duration_ns);
+    let mut document = staged_document(&staged, duration_ns);
+    text += admission_line(admission);
+    document["admission"] = admission.map(Admission::name).into();
+    document["own_store"] = (staged.store == store.id()).into();
+    if staged.store != store.id() {
+        let other = staged.store;
+        text += &format!("made from another store ({other}), whose gc removes it with its set\n");
+    }
+    Ok(Answer::done(text, document))
+}
+
+/// How well the source of a set was hashed, by the best of its container records.
+fn admission(store: &Store, set: SetKey) -> Option<Admission> {
+    let found = store.read_container_records(set).ok()?;
+    let records = found.records.iter();
+    records.map(ContainerRecord::admission).max()
+}
+
+/// A line where there is something to say: equal tensors, but of a file that nobody vouches for.
+fn admission_line(admission: Option<Admission>) -> &'static str {
+    match admission {
+        Some(Admission::Skipped) => "source not hashed as a whole, each tensor was\n",
+        Some(Admission::Hashed) | None => "",
+    }
 }
 
 /// Compares a stage with its receipts, or hashes all of it. The answer is negative when anything is
@@ -99,9 +131,14 @@ pub(crate) fn validate(args: &StageValidateArgs, lookup: Lookup<'_>) -> Result<A
     } else {
         Exit::Negative
     };
+    // The stage needs no store; where there is none, nothing is known of the source.
+    let store = stores::open(Purpose::Look, lookup).ok();
+    let admission = store.and_then(|store| admission(&store, set));
+    let mut json = found_document(&found, args.deep);
+    json["admission"] = admission.map(Admission::name).into();
     Ok(Answer {
-        text: found_text(&found, args.deep),
-        json: found_document(&found, args.deep),
+        text: found_text(&found, args.deep) + admission_line(admission),
+        json,
         exit,
     })
 }
@@ -115,7 +152,7 @@ pub(crate) fn unstage(args: &UnstageArgs, lookup: Lookup<'_>) -> Result<Answer, 
             .hint("packhouse unstage --all"));
     }
     let root = match open_root(&path, false) {
-        Err(error) if args.all && error.is_missing() => return Ok(unstaged(&[], 0)),
+        Err(error) if args.all && error.is_missing() => return Ok(unstaged(&[], 0, &[])),
         other => other.map_err(|error| unusable(&path, &error))?,
     };
     let sets = if args.all {
@@ -136,7 +173,34 @@ pub(crate) fn unstage(args: &UnstageArgs, lookup: Lookup<'_>) -> Result<Answer, 
             }
         }
     }
-    Ok(unstaged(&sets, bytes))
+    let strangers = if args.all {
+        packhouse_stage::strangers(&root).map_err(|error| unlisted(&root, &error))?
+    } else {
+        Vec::new()
+    };
+    Ok(unstaged(&sets, bytes, &strangers))
+}
+
+/// Lines for the names that are no stage's.
+pub(crate) fn stranger_lines(names: &[String]) -> String {
+    let lines = names.iter().map(|name| {
+        let name = Shown(name);
+        format!("no stage by its name, stays: {name}\n")
+    });
+    lines.collect()
+}
+
+/// A path with the symlinks of what is there of it resolved.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "only compares where two folders lie; what is opened is walked by descriptor"
+)]
+fn real(path: &Path) -> PathBuf {
+    let found = path.ancestors().find_map(|ancestor| {
+        let rest = path.strip_prefix(ancestor).ok()?;
+        Some(ancestor.canonicalize().ok()?.join(rest))
+    });
+    found.unwrap_or_else(|| path.to_owned())
 }
 
 /// The folder of stages: as given, else of the environment, else the user's own in RAM.
@@ -186,12 +250,13 @@ fn open_store(lookup: Lookup<'_>) -> Result<Store, Failure> {
 }
 
 fn staged_sets(root: &StageRoot) -> Result<Vec<SetKey>, Failure> {
-    let listed = packhouse_stage::list_sets(root);
-    listed.map_err(|error| {
-        Failure::new("cannot list the stages", root.path().display())
-            .because(&error)
-            .hint(format!("ls -la {}", root.path().display()))
-    })
+    packhouse_stage::list_sets(root).map_err(|error| unlisted(root, &error))
+}
+
+fn unlisted(root: &StageRoot, error: &FsError) -> Failure {
+    Failure::new("cannot list the stages", root.path().display())
+        .because(error)
+        .hint(format!("ls -la {}", root.path().display()))
 }
 
 fn find_staged(root: &StageRoot, digits: Option<&str>) -> Result<SetKey, Failure> {
@@ -217,8 +282,10 @@ fn not_staged(set: SetKey, root: &Path, error: &StageError) -> Failure {
         StageError::Copy(CopyError::Source(_)) => Failure::new("cannot stage the set", &key)
             .because(error)
             .hint(format!("packhouse repair {key}")),
+        StageError::Busy { .. } => Failure::new("another process stages the set", &key)
+            .because(error)
+            .hint(format!("packhouse stage {key} --lock-timeout 3600")),
         StageError::Copy(CopyError::Unstable { .. } | CopyError::Fs(_))
-        | StageError::Busy { .. }
         | StageError::Changed { .. }
         | StageError::Clock { .. }
         | StageError::Fs(_) => Failure::new("cannot stage the set", &key)
@@ -258,6 +325,7 @@ fn staged_document(staged: &Staged, duration_ns: u64) -> Value {
         "object_count": staged.object_count,
         "bytes": staged.bytes,
         "copied_bytes": copied_bytes,
+        "store": staged.store.to_string(),
         "duration_ns": duration_ns,
     })
 }
@@ -333,12 +401,19 @@ fn found_document(found: &StageValidation, deep: bool) -> Value {
     })
 }
 
-fn unstaged(sets: &[SetKey], bytes: u64) -> Answer {
+fn unstaged(sets: &[SetKey], bytes: u64, strangers: &[String]) -> Answer {
     let keys: Vec<String> = sets.iter().map(SetKey::to_string).collect();
+    let what = match sets.len() {
+        1 => "1 set".to_owned(),
+        count => format!("{count} sets"),
+    };
+    let bytes_text = units::bytes(bytes);
     let text = format!(
-        "unstaged {} sets ({}); what is mapped stays until its users end\n",
-        sets.len(),
-        units::bytes(bytes)
+        "unstaged {what} ({bytes_text}); what is mapped stays until its users end\n{}",
+        stranger_lines(strangers)
     );
-    Answer::done(text, json!({ "sets": keys, "bytes": bytes }))
+    Answer::done(
+        text,
+        json!({ "sets": keys, "bytes": bytes, "strangers": strangers }),
+    )
 }

@@ -1,7 +1,7 @@
 //! What is staged, for the commands that look at a store as a whole: `ls`, `du` and `gc`.
 
 use crate::places::Lookup;
-use crate::stage::{open_root, root_path, unusable};
+use crate::stage::{open_root, root_path, stranger_lines, unusable};
 use crate::stores::short;
 use packhouse_base::digest::SetKey;
 use packhouse_base::units;
@@ -60,7 +60,10 @@ impl Listed {
             Some(problem) => format!("{path} is not used: {problem}"),
             None => {
                 let bytes = units::bytes(self.bytes());
-                format!("{path}: {} sets in memory ({bytes})", self.stages.len())
+                match self.stages.len() {
+                    1 => format!("{path}: 1 set in memory ({bytes})"),
+                    count => format!("{path}: {count} sets in memory ({bytes})"),
+                }
             }
         }
     }
@@ -158,7 +161,7 @@ impl Swept {
         for failure in &self.collected.failures {
             text += &format!("not removed: {failure}\n");
         }
-        text
+        text + &stranger_lines(&self.collected.strangers)
     }
 
     /// Rows of the table and fields of the document: name, count, bytes.
