@@ -2,7 +2,7 @@
 //!
 //! - `json` is its canonical and its pretty JSON, `keys` its keys and table hashes, `index` its
 //!   runtime index: pure functions;
-//! - `records` renders its records, `parse` reads them;
+//! - `records` renders its records, `parse` reads them by `strict`, its JSON without doubled keys;
 //! - `export` writes a set of the store in it, `import` reads one into the store.
 //!
 //! Invariants:
@@ -21,6 +21,7 @@ mod keys;
 mod parse;
 mod records;
 mod source;
+mod strict;
 
 pub use export::{ExportTargets, ForeignExport, ForeignExportError, export};
 pub use import::{ForeignImport, ForeignImportError, import};

@@ -1,11 +1,13 @@
 //! Foreign manifests as values: both revisions come back from their text, and the judge that the
 //! fuzz target uses finds its mutant.
 
+use crate::foreign_source::{Source, import, write};
+use crate::store_fixture::{config, folder, real};
 use crate::xe2_oracle::{Mutant, examine};
 use packhouse_base::digest::Digest;
 use packhouse_prepare::foreign::xe2_m6_v2::{
     ForeignSet, ForeignTensor, GgufSummary, Revision, SourceModel, TensorIdentity, canon_sha256,
-    pretty,
+    parse_manifest, pretty,
 };
 use serde_json::Value;
 use std::path::Path;
@@ -95,6 +97,54 @@ fn any_byte_changed_is_refused_or_read_as_it_stands() {
     }
     // Free fields: dates, counters, names of unread fields, offsets, source digests.
     assert!(taken > 100, "only {taken} changed manifests were taken");
+}
+
+/// A field before each field of each object, with the same name and another value.
+#[test]
+fn a_key_that_any_object_has_twice_is_refused_by_name() {
+    for good in [revision_3(&BY_SLOT), revision_2(&BY_NAME)] {
+        let good = String::from_utf8(good).expect("because it is text");
+        let mut count = 0;
+        for (at, line) in good.match_indices('\n') {
+            let rest = &good[at + line.len()..];
+            let first = rest.lines().next().unwrap_or_default().trim_start();
+            let field = first
+                .strip_prefix('"')
+                .and_then(|text| text.split_once("\": "));
+            let Some((key, _)) = field else {
+                continue;
+            };
+            let doubled = format!("{}\n\"{key}\": 0,\n{rest}", &good[..at]);
+            let error = parse_manifest(doubled.as_bytes()).expect_err(key);
+            let told = format!("manifest.json: {key:?} is there twice in an object");
+            assert_eq!(error.to_string(), told);
+            assert!(!examine(doubled.as_bytes(), None), "{key}");
+            count += 1;
+        }
+        // Of the root, the model, the identity, and each tensor with its parts.
+        assert!(count > 60, "{count} keys");
+    }
+}
+
+#[test]
+fn a_manifest_of_more_than_4_mib_is_not_read() {
+    let (_source, export) = Source::exported();
+    let path = export.folder.join("manifest.json");
+    let manifest = std::fs::read(&path).expect("because it was exported");
+    let padded = |length: usize| {
+        let mut bytes = manifest.clone();
+        bytes.resize(length, b' ');
+        write(&path, &bytes);
+        let home = folder();
+        import(&real(config(home.path())), &export.folder)
+    };
+    assert!(padded(4 << 20).is_ok());
+    let error = padded((4 << 20) + 1).expect_err("because it is a byte too long");
+    let told = error.to_string();
+    assert!(
+        told.contains("4194305") && told.contains("4194304"),
+        "{told}"
+    );
 }
 
 /// The seeds of the fuzz target are manifests as this build writes them.

@@ -6,7 +6,7 @@
 //! - fields that nothing here depends on (dates, durations, counters, tool, evidence class) may be
 //!   anything or absent, and so may fields that nobody documented.
 //!
-//! Never: a default for a field that is read.
+//! Never: one of two fields of one name, a default for a field that is read.
 
 use super::index::INDEX_FORMAT;
 use super::json::{canon, canon_sha256};
@@ -15,6 +15,7 @@ use super::records::{
     ForeignSet, ForeignTensor, INDEX_NAME, Revision, SET_FORMAT, SourceModel, TENSOR_FORMAT,
     layout_json,
 };
+use super::strict::{self, StrictError};
 use super::{ARCHITECTURE, LAYOUT_VERSION, TENSOR_TYPE};
 use packhouse_base::Blame;
 use packhouse_base::digest::{Digest, DigestError};
@@ -31,6 +32,14 @@ pub enum ForeignRecordError {
         file: String,
         /// What the parser said.
         reason: String,
+    },
+    /// An object with one key twice: readers differ in which one they take.
+    #[error("{file}: {key:?} is there twice in an object")]
+    Doubled {
+        /// The file.
+        file: String,
+        /// The key, cut.
+        key: String,
     },
     /// A field is absent.
     #[error("{field}: absent")]
@@ -177,9 +186,15 @@ pub fn parse_tensor(expected: &ForeignTensor, bytes: &[u8]) -> Result<(), Foreig
 }
 
 fn parse_json(file: &str, bytes: &[u8]) -> Result<Value, ForeignRecordError> {
-    serde_json::from_slice(bytes).map_err(|error| ForeignRecordError::NotJson {
-        file: file.to_owned(),
-        reason: error.to_string(),
+    strict::parse(bytes).map_err(|error| {
+        let file = file.to_owned();
+        match error {
+            StrictError::NotJson(reason) => ForeignRecordError::NotJson { file, reason },
+            StrictError::Doubled(key) => ForeignRecordError::Doubled {
+                file,
+                key: cut(&key),
+            },
+        }
     })
 }
 
@@ -403,6 +418,7 @@ impl ForeignRecordError {
     pub fn blame(&self) -> Blame {
         match self {
             Self::NotJson { .. }
+            | Self::Doubled { .. }
             | Self::Absent { .. }
             | Self::WrongType { .. }
             | Self::Digest { .. }
