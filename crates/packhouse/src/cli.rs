@@ -75,7 +75,7 @@ pub(crate) enum Command {
         #[arg(long, value_name = "N", value_parser = thread_count)]
         threads: Option<NonZeroUsize>,
     },
-    /// Hash every object of a set, and make again from its model exactly what is wrong
+    /// Hash and prove every object of a set, and make again from its model exactly what is wrong
     Repair(RepairArgs),
     /// Print the runtime index of a set
     Index {
