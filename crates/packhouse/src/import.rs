@@ -4,7 +4,7 @@ use crate::answer::Answer;
 use crate::bar::Bar;
 use crate::cli::ImportArgs;
 use crate::export::format_of;
-use crate::failure::Failure;
+use crate::failure::{Failure, quoted};
 use crate::files::open_regular;
 use crate::folders;
 use crate::places::Lookup;
@@ -43,7 +43,7 @@ pub(crate) fn import(args: &ImportArgs, lookup: Lookup<'_>) -> Result<Answer, Fa
         return Err(
             Failure::usage("--model with something else than a folder", model.display())
                 .cause("a bundle has its own record of the model")
-                .hint(format!("packhouse import {}", path.display())),
+                .hint(format!("packhouse import {}", quoted(path))),
         );
     }
     if is_stream {
@@ -52,7 +52,7 @@ pub(crate) fn import(args: &ImportArgs, lookup: Lookup<'_>) -> Result<Answer, Fa
     let mut file = open_regular(path).map_err(|error| {
         Failure::new("cannot open the bundle", path.display())
             .because(&error)
-            .hint(format!("ls -l {}", path.display()))
+            .hint(format!("ls -l {}", quoted(path)))
     })?;
     from_bundle(path, &mut file, lookup)
 }
@@ -140,7 +140,7 @@ fn set_folder(store: &Store, path: &Path) -> Result<(Dir, String), Failure> {
     let unreadable = |error: &dyn std::error::Error| {
         Failure::new("cannot read the folder", path.display())
             .because(error)
-            .hint(format!("ls -la {}", path.display()))
+            .hint(format!("ls -la {}", quoted(path)))
     };
     let dir = folders::open(store.fs(), path).map_err(|error| unreadable(&error))?;
     let names = dir.list().map_err(|error| unreadable(&error))?;
@@ -160,7 +160,7 @@ fn set_folder(store: &Store, path: &Path) -> Result<(Dir, String), Failure> {
         }
         [] => Err(Failure::usage("no set in the folder", path.display())
             .cause("it has no manifest.json, and no folder named by a set key")
-            .hint(format!("ls -la {}", path.display()))),
+            .hint(format!("ls -la {}", quoted(path)))),
         ref several => Err(
             Failure::usage("which set of the folder", several.len()).hint(format!(
                 "packhouse import {}",
@@ -200,7 +200,7 @@ fn untaken(path: &Path, error: &BundleError) -> Failure {
         _ if path == Path::new("-") => failure.hint("packhouse import FILE"),
         BundleError::NoBundle { .. } => failure.hint("packhouse export --bundle FILE"),
         other if other.blame() == Blame::Source => {
-            failure.hint(format!("sha256sum {}", path.display()))
+            failure.hint(format!("sha256sum {}", quoted(path)))
         }
         _ => failure.hint("packhouse doctor"),
     }
@@ -210,9 +210,7 @@ fn foreign_untaken(path: &Path, error: &ForeignImportError) -> Failure {
     let failure = Failure::new("cannot import the folder", path.display()).because(error);
     match error {
         ForeignImportError::Room { source, .. } => failure.hint(more_room(source)),
-        other if other.blame() == Blame::Source => {
-            failure.hint(format!("ls -la {}", path.display()))
-        }
+        other if other.blame() == Blame::Source => failure.hint(format!("ls -la {}", quoted(path))),
         _ => failure.hint("packhouse doctor"),
     }
 }

@@ -237,6 +237,9 @@ fn another_file_than_the_one_demanded_makes_no_set() {
     let expected = format!("has SHA-256 {}, expected {digest}\n", Digest::of(&whole));
     assert!(complained.contains(&expected), "{complained}");
     assert_eq!(store::open(&sandbox).list_sets().unwrap(), Vec::new());
+    let (exit, _, complained) = run(&mut sandbox.command(&["index"]));
+    let hint = "\n\nhint: packhouse prepare model.gguf --plan ggml-cpu\n";
+    assert!(exit == 3 && complained.ends_with(hint), "{complained}");
     // The file's own digest is what is demanded now.
     let digest = Digest::of(&whole).to_string();
     let words = [
