@@ -171,7 +171,9 @@ impl FolderBeside {
             .map_err(|error| taken_or(error, &self.parent, &self.name))?;
         let lock = self.lock.take();
         self.parent.sync()?;
-        // Whoever waits for the lock finds that the temporary name is gone.
+        // Not before the rename: another process could then make and lock a file of this name, find
+        // the temporary name still there, and empty what is about to be published. A crash here
+        // leaves an empty file in the folder, and no reader minds it.
         self.dir.unlink(LOCK_NAME)?;
         drop(lock);
         Ok(self.parent.path().join(&self.name))

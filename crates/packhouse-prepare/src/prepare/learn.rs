@@ -180,7 +180,7 @@ pub(super) fn whole_range(size: u64) -> SourceRange {
 }
 
 /// What the ledger says of an unchanged file with this directory.
-fn known(
+pub(crate) fn known(
     store: &Store,
     file: &ModelFile,
     directory: Digest,

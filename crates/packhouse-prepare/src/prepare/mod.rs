@@ -35,6 +35,7 @@ mod whole;
 mod worker;
 
 pub use error::PrepareError;
+pub(crate) use learn::known;
 pub use order::{Item, Order, Recipe};
 pub use progress::{Event, Phase, Progress, Quiet};
 pub use run::prepare;

@@ -2,13 +2,17 @@
 //! fuzz target uses finds its mutant.
 
 use crate::foreign_source::{Source, import, write};
+use crate::foreign_world::model_at;
 use crate::store_fixture::{config, folder, real};
 use crate::xe2_oracle::{Mutant, examine};
-use packhouse_base::digest::Digest;
+use packhouse_base::digest::{Digest, TensorDigest};
 use packhouse_prepare::foreign::xe2_m6_v2::{
     ForeignSet, ForeignTensor, GgufSummary, Revision, SourceModel, TensorIdentity, canon_sha256,
     parse_manifest, pretty,
 };
+use packhouse_store::ledger::{SourceLedger, SourceRange};
+use packhouse_store::state::Recorded;
+use packhouse_sys::real::RealFs;
 use serde_json::Value;
 use std::path::Path;
 
@@ -145,6 +149,32 @@ fn a_manifest_of_more_than_4_mib_is_not_read() {
         told.contains("4194305") && told.contains("4194304"),
         "{told}"
     );
+}
+
+/// A ledger of the same stat identity is believed, but not when its directory is another file's.
+#[test]
+fn a_ledger_of_another_directory_is_not_believed() {
+    let source = Source::new();
+    let model = model_at(&RealFs, &source.home.path().join("model.gguf"));
+    let identity = *model.files()[0].identity();
+    let whole = SourceRange {
+        offset: 0,
+        length: identity.size,
+    };
+    let wrong = TensorDigest(Digest::of(b"another file"));
+    let note = |directory: Digest| {
+        let ledger = SourceLedger::new(identity, directory, [(whole, wrong)].into());
+        let later_ns = identity.ctime_ns + 60_000_000_000;
+        let sources = source.store.sources().expect("because the state is ours");
+        let noted = sources.extend(&ledger, later_ns);
+        assert!(matches!(noted, Ok(Recorded::Written)), "{noted:?}");
+    };
+    note(model.container().shards()[0].digest());
+    let error = source.export().expect_err("because the ledger is believed");
+    assert!(error.to_string().contains(&wrong.to_string()), "{error}");
+    note(Digest::of(b"another directory"));
+    let exported = source.export();
+    assert!(exported.is_ok(), "{exported:?}");
 }
 
 /// The seeds of the fuzz target are manifests as this build writes them.

@@ -169,7 +169,7 @@ pub fn export(
     let packs = read_packs(store, set)?;
     let file = source::one_file(model)
         .map_err(|(path, count)| ForeignExportError::Shards { path, count })?;
-    let source = Source::new(store, file);
+    let source = Source::new(store, model, file);
     let recorded = recorded_models(store, set, file.identity().size)?;
     let sha256 = source.sha256(0, file.identity().size)?;
     if !recorded.contains(&sha256) {

@@ -1,35 +1,35 @@
 //! The model file of a set: its bytes' digests, from the source ledger or read now.
 
 use crate::model::{Model, ModelError, ModelFile};
+use crate::prepare::known;
 use packhouse_base::digest::{Digest, Hasher, TensorDigest};
-use packhouse_store::ledger::{SourceLedger, SourceRange};
+use packhouse_store::ledger::SourceRange;
 use packhouse_store::root::Store;
-use packhouse_sys::stat::FsTrust;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// A model file with what is known of its bytes.
 pub(super) struct Source<'m> {
     pub(super) file: &'m ModelFile,
-    ledger: Option<SourceLedger>,
+    known: BTreeMap<SourceRange, TensorDigest>,
 }
 
 impl<'m> Source<'m> {
-    pub(super) fn new(store: &Store, file: &'m ModelFile) -> Self {
-        let trusted = file.fs_trust() == FsTrust::Local;
-        let sources = trusted.then(|| store.sources().ok()).flatten();
-        let found = sources.and_then(|sources| sources.lookup(file.identity()).ok());
+    /// The file of a model that has no other.
+    pub(super) fn new(store: &Store, model: &Model, file: &'m ModelFile) -> Self {
+        let directory = model.container().shards().first();
+        let known = directory.map(|directory| known(store, file, directory.digest()));
         Self {
             file,
-            ledger: found.map(|found| found.ledger),
+            known: known.unwrap_or_default(),
         }
     }
 
     /// SHA-256 of a range, from the ledger or read now.
     pub(super) fn sha256(&self, offset: u64, length: u64) -> Result<Digest, ModelError> {
         let range = SourceRange { offset, length };
-        let known = self.ledger.as_ref().and_then(|ledger| ledger.tensor(range));
-        if let Some(TensorDigest(known)) = known {
-            return Ok(known);
+        if let Some(TensorDigest(known)) = self.known.get(&range) {
+            return Ok(*known);
         }
         let mut hasher = Hasher::default();
         let mut buffer = vec![0; chunk_bytes(length)];

@@ -39,7 +39,7 @@ impl MadeOf {
         let file = source::one_file(model)
             .map_err(|(path, count)| ForeignImportError::Shards { path, count })?;
         let path = || file.path().to_owned();
-        let source = Source::new(store, file);
+        let source = Source::new(store, model, file);
         let (expected, size) = (set.model.sha256, file.identity().size);
         let actual = source.sha256(0, size)?;
         if actual != expected {
