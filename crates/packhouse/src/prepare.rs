@@ -271,7 +271,7 @@ fn text(prepared: &Prepared, model: &Path, plan: &Plan) -> String {
         Admission::Skipped => "; source not hashed as a whole, each tensor was\n",
     };
     for complaint in &prepared.complaints {
-        text += &format!("the next run takes longer: {complaint}\n");
+        text += &format!("could not be noted: {complaint}\n");
     }
     text + &format!("next: {}\n", next(prepared, model, plan))
 }
