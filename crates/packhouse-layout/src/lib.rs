@@ -13,6 +13,7 @@ pub mod ggml_cpu_plan;
 pub mod ggml_cpu_repack;
 pub mod golden;
 pub mod identity_v1;
+pub mod int8_tile;
 mod judge;
 mod layout;
 mod q4_0;

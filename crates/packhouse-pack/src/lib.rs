@@ -10,6 +10,7 @@
 
 #![deny(unsafe_code)]
 
+pub mod int8_tile;
 mod isa;
 mod kernels;
 mod packers;

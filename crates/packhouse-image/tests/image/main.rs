@@ -1,0 +1,3 @@
+//! Head-tile images from outside.
+
+#![forbid(unsafe_code)]
