@@ -1,7 +1,8 @@
 //! The repository's own rules and generated documents.
 //!
 //! `cargo xtask tidy` judges the tree against rules that no compiler knows; `cargo xtask docs`
-//! renders `docs/cli.md`, the CLI's snapshots and the C header again. Tidy reads the tree and never
+//! renders `docs/cli.md`, the CLI's snapshots and the C header again; `cargo xtask mutants` breaks a
+//! copy of our own code, line by line, and asks the tests to notice. Tidy reads the tree and never
 //! writes; each of its rules has a mutant in its own tests that must fail.
 
 #![forbid(unsafe_code)]
@@ -11,6 +12,7 @@
     reason = "a developer's tool reads files, runs cargo and prints"
 )]
 
+mod mutants;
 mod rules;
 mod tree;
 
@@ -24,8 +26,10 @@ fn main() -> ExitCode {
     let outcome = match words.as_slice() {
         ["tidy"] => tidy(),
         ["docs"] => docs(),
+        ["mutants"] => mutants::mutants(""),
+        ["mutants", part] => mutants::mutants(part),
         _ => {
-            eprintln!("usage: cargo xtask tidy | cargo xtask docs");
+            eprintln!("usage: cargo xtask tidy | docs | mutants [PART OF A NAME]");
             return ExitCode::from(2);
         }
     };
