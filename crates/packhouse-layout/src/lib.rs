@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod admitted;
+pub mod dequant;
 pub mod ggml_cpu_plan;
 pub mod ggml_cpu_repack;
 pub mod golden;
