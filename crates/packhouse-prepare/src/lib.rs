@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod head;
 pub mod model;
 pub mod plan;
 pub mod prepare;

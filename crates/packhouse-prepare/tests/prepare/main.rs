@@ -12,6 +12,7 @@ mod foreign_manifests;
 mod foreign_source;
 mod foreign_tamper;
 mod foreign_world;
+mod heads;
 mod plan_contradictions;
 mod plan_documented;
 mod plan_grammar;
