@@ -6,7 +6,30 @@
 //! for bit. The hash covers every byte (damage, truncation); the sample covers provenance (other
 //! weights, another packer). Anything else is packed as ever, and the file is replaced.
 //!
+//! - `head`, `owner`, `key`, `header`: what an image is of, and its bytes before the payload;
+//! - `refusal`: why a file that is there was not used;
+//! - `settings`: how images are used.
+//!
 //! Never: prints, reads the environment, or fails a serve because of a file. Specified in
 //! `docs/format/head-image.md`.
 
 #![forbid(unsafe_code)]
+
+mod head;
+mod header;
+mod hex;
+mod items;
+mod key;
+mod owner;
+mod refusal;
+mod settings;
+mod tree;
+
+pub use head::{Dtype, DtypeError, Head, HeadDigest};
+pub use header::{
+    Difference, HEADER_BYTES, HeadError, Header, HeaderError, HeaderField, PayloadHash, file_bytes,
+};
+pub use key::{FORMAT_VERSION, ImageKey, ImageName, TILES_MAX};
+pub use owner::{OWNER_BYTES_MAX, Owner, OwnerError, OwnerId};
+pub use refusal::{Refusal, RefusalCode, RefusalWhy};
+pub use settings::{Check, MIN_FREE_BYTES, Mode, Settings};
