@@ -167,8 +167,9 @@ fn run(
     }));
     leg.pack_ns
         .push(timed(|| leg.kernel.pack_parallel(source, target, threads)));
+    let inverse = leg.kernel.inverse()?;
     leg.unpack_ns
-        .push(timed(|| leg.kernel.unpack_parallel(target, back, threads)));
+        .push(timed(|| inverse.unpack_parallel(target, back, threads)));
     if source == back {
         Ok(())
     } else {

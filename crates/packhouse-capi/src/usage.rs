@@ -219,6 +219,7 @@ const fn c_name(code: Code) -> &'static CStr {
         Code::LayoutUnknown => c"PACKHOUSE_LAYOUT_UNKNOWN",
         Code::TooMany => c"PACKHOUSE_TOO_MANY",
         Code::NoPacker => c"PACKHOUSE_NO_PACKER",
+        Code::NotInvertible => c"PACKHOUSE_NOT_INVERTIBLE",
         Code::NotAdmitted => c"PACKHOUSE_NOT_ADMITTED",
         Code::StateRefused => c"PACKHOUSE_STATE_REFUSED",
         Code::StageRefused => c"PACKHOUSE_STAGE_REFUSED",

@@ -2,6 +2,8 @@
 //! divides for several threads.
 
 use crate::golden;
+use crate::int8_tile::head::{self, Column};
+use crate::int8_tile::{self, TileGeometry, TileOrder};
 use crate::{
     Geometry, Layout, ggml_cpu_repack, identity_v1, q4_0_joint_n_v1, q4_0_reordered_v1,
     q4_0_xe2_dpas_v2,
@@ -152,6 +154,11 @@ impl Admitted {
         self.form.split
     }
 
+    /// The geometry of the tiles; `None` where the layout is not one of tiles.
+    pub fn tile_geometry(&self) -> Option<TileGeometry> {
+        TileOrder::of(self.layout).map(|order| head::geometry_of(order, self))
+    }
+
     /// Sample groups in the tensor.
     pub const fn group_count(&self) -> u64 {
         self.form.geometry.unit_count()
@@ -194,7 +201,10 @@ impl Admitted {
     /// When there is no such group.
     pub fn group_payload(&self, index: u64) -> impl Iterator<Item = Range<u64>> + use<> {
         let rows = self.group_rows(index);
+        let column = self.tile_geometry();
+        let column = column.map(|geometry| Column::of(geometry, rows.start));
         let runs = match self.layout {
+            Layout::Int8TileB8 | Layout::Int8TileRm => [Run::NONE; 2],
             Layout::GgmlCpuRepack | Layout::Identity => {
                 [Run::one(self.group_source(index)), Run::NONE]
             }
@@ -202,19 +212,26 @@ impl Admitted {
             Layout::Q4_0Reordered => q4_0_reordered_v1::runs(self, rows),
             Layout::Q4_0Xe2DpasV2 => q4_0_xe2_dpas_v2::runs(self, index),
         };
-        runs.into_iter().flat_map(Run::pieces)
+        let pieces = runs.into_iter().flat_map(Run::pieces);
+        pieces.chain(column.into_iter().flat_map(Column::pieces))
     }
 
-    /// A group as a tensor of its own, in the same layout with the same parameters.
+    /// A group as a tensor of its own, in the same layout with the same parameters. A column of a
+    /// head is a row-major tile of one column, whatever the order and the sizes of the head's.
     ///
     /// # Panics
     /// When there is no such group.
     pub fn group(&self, index: u64) -> Self {
         let rows = self.group_rows(index);
         let dims = [self.columns(), rows.end - rows.start];
-        self.layout
-            .admit(self.ty, &dims, &self.parameters)
-            .expect("because a group of an admitted tensor is admitted")
+        let group = match self.tile_geometry() {
+            None => self.layout.admit(self.ty, &dims, &self.parameters),
+            Some(geometry) => {
+                let parameters = head::column_parameters(&geometry);
+                Layout::Int8TileRm.admit(self.ty, &dims, &parameters)
+            }
+        };
+        group.expect("because a group of an admitted tensor is admitted")
     }
 
     /// The identity of the pack of a source tensor by a packer of this fingerprint.
@@ -230,7 +247,8 @@ impl Admitted {
         }
     }
 
-    /// The golden weight that belongs to this layout, type and parameters, whatever the dims.
+    /// The golden weight that belongs to this layout, type and parameters, whatever the dims. Tiles
+    /// of a head have one geometry here, whatever the parameters.
     pub fn golden(&self) -> GoldenWeight {
         let (dims, source) = match self.layout {
             Layout::GgmlCpuRepack => {
@@ -240,6 +258,12 @@ impl Admitted {
                 (golden.dims, golden.bytes)
             }
             Layout::Identity => golden::weight(self.ty, identity_v1::GOLDEN_ROWS, &[]),
+            Layout::Int8TileB8 => {
+                return int8_tile::golden_weight(TileOrder::Blocked, self.ty);
+            }
+            Layout::Int8TileRm => {
+                return int8_tile::golden_weight(TileOrder::RowMajor, self.ty);
+            }
             Layout::Q4_0JointN => {
                 let tile = self.parameter(q4_0_joint_n_v1::N_TILE);
                 golden::weight(self.ty, q4_0_joint_n_v1::golden_rows(tile), &[0])
@@ -255,8 +279,8 @@ impl Admitted {
     }
 
     /// The fingerprint of a packer from what it made of the golden weight: SHA-256 of
-    /// {`packhouse/fingerprint/2`, layout id, layout version, type, parameters, packed bytes};
-    /// `ggml-cpu-repack` keeps the form that it had.
+    /// {`packhouse/fingerprint/2`, layout id, layout version, type, parameters of the golden weight,
+    /// packed bytes}; `ggml-cpu-repack` keeps the form that it had.
     pub fn fingerprint(&self, packed: &[u8]) -> Fingerprint {
         if self.layout == Layout::GgmlCpuRepack {
             let unit_rows = self.parameter(ggml_cpu_repack::UNIT_ROWS);
@@ -267,7 +291,10 @@ impl Admitted {
             .text(self.layout.id())
             .integer(self.layout.version())
             .integer(u64::from(self.ty.id()));
-        let parameters: Vec<_> = self.parameters.iter().collect();
+        let of_tiles = TileOrder::of(self.layout);
+        let of_tiles = of_tiles.map(|order| int8_tile::golden_parameters(order, self.ty));
+        let parameters = of_tiles.as_ref().unwrap_or(&self.parameters);
+        let parameters: Vec<_> = parameters.iter().collect();
         sequence.list(&parameters, |s, (name, value)| {
             s.text(name).integer(**value);
         });

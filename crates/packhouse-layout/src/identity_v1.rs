@@ -17,7 +17,7 @@ pub(crate) const GOLDEN_ROWS: u64 = 25;
 
 pub(crate) const JUDGE: Judge = Judge {
     pack: copy,
-    unpack: copy,
+    unpack: Some(copy),
 };
 
 const PAGE_BYTES: u64 = 4096;

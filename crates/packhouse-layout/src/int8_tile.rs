@@ -2,7 +2,9 @@
 //! `[vocabulary, hidden]` tensor) quantised one by one, laid out for the device.
 //!
 //! - `TileGeometry`: the sizes of one tile, refused here or nowhere;
-//! - `pack_tile`: the judge, in plain loops.
+//! - `pack_tile`: the judge of one tile, in plain loops;
+//! - `head`: the layouts of a whole head, from its bytes in any type that has values;
+//! - `golden`: the head that fingerprints are taken of.
 //!
 //! Invariants:
 //! - columns do not depend on each other: a column packed alone has the codes and the scale that it
@@ -12,6 +14,15 @@
 //!
 //! Specified in `docs/format/layouts.md`, section 8.
 
+mod golden;
+pub(crate) mod head;
+
+pub use golden::{GoldenHead, golden_head};
+pub use head::{ID_BLOCKED, ID_ROW_MAJOR, KD, KPAD, ND, T, VERSION};
+
+pub(crate) use golden::{parameters as golden_parameters, weight as golden_weight};
+
+use crate::Layout;
 use std::ops::Range;
 
 /// The order of a tile's codes; element (i, j) is depth row i of column j.
@@ -22,6 +33,29 @@ pub enum TileOrder {
     /// Blocks of 64 rows by 128 columns, those of one band of columns one after the other down the
     /// depth, in each of them 8 by 8 microtiles: layout `int8-tile-b8-v1`.
     Blocked,
+}
+
+impl TileOrder {
+    /// The layout of whole heads in this order.
+    pub const fn layout(self) -> Layout {
+        match self {
+            Self::RowMajor => Layout::Int8TileRm,
+            Self::Blocked => Layout::Int8TileB8,
+        }
+    }
+
+    /// The order of a layout, if it is one of tiles.
+    pub const fn of(layout: Layout) -> Option<Self> {
+        match layout {
+            Layout::Int8TileB8 => Some(Self::Blocked),
+            Layout::Int8TileRm => Some(Self::RowMajor),
+            Layout::GgmlCpuRepack
+            | Layout::Identity
+            | Layout::Q4_0JointN
+            | Layout::Q4_0Reordered
+            | Layout::Q4_0Xe2DpasV2 => None,
+        }
+    }
 }
 
 /// The sizes of one tile.

@@ -1,18 +1,22 @@
 //! Scalar packing and unpacking: what each layout is, in code.
 
 use crate::{
-    Admitted, Layout, ggml_cpu_repack, identity_v1, q4_0_joint_n_v1, q4_0_reordered_v1,
+    Admitted, Layout, ggml_cpu_repack, identity_v1, int8_tile, q4_0_joint_n_v1, q4_0_reordered_v1,
     q4_0_xe2_dpas_v2,
 };
 use packhouse_base::Blame;
 
-/// A layout's scalar packer and its exact inverse. Both write every byte of their last argument.
+/// Code from one side to the other: the tensor, the bytes that are there, those to write.
+pub type Convert = fn(&Admitted, &[u8], &mut [u8]);
+
+/// A layout's scalar packer and its exact inverse, where `Layout::is_invertible` says that it has
+/// one. Both write every byte of their last argument.
 #[derive(Clone, Copy, Debug)]
 pub struct Judge {
     /// Source to payload.
-    pub pack: fn(&Admitted, &[u8], &mut [u8]),
+    pub pack: Convert,
     /// Payload to source.
-    pub unpack: fn(&Admitted, &[u8], &mut [u8]),
+    pub unpack: Option<Convert>,
 }
 
 /// No scalar packer makes what the engine's own packer makes of this type.
@@ -32,6 +36,42 @@ impl NoJudge {
     }
 }
 
+/// The layout keeps too little of its source to give it back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
+#[error("{layout} is not invertible: it rounds what it packs")]
+pub struct NotInvertible {
+    /// Layout id.
+    pub layout: &'static str,
+}
+
+impl NotInvertible {
+    /// Whose side it is on: whoever asked for what the layout does not promise.
+    pub const fn blame(&self) -> Blame {
+        Blame::Caller
+    }
+}
+
+/// Why a payload was not unpacked.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoUnpack {
+    /// Only an engine packs the type.
+    #[error(transparent)]
+    Judge(#[from] NoJudge),
+    /// Nobody can.
+    #[error(transparent)]
+    Inverse(#[from] NotInvertible),
+}
+
+impl NoUnpack {
+    /// Whose side it is on.
+    pub const fn blame(&self) -> Blame {
+        match self {
+            Self::Judge(why) => why.blame(),
+            Self::Inverse(why) => why.blame(),
+        }
+    }
+}
+
 /// Finds the scalar packer of a tensor.
 ///
 /// # Errors
@@ -43,6 +83,7 @@ pub fn judge(admitted: &Admitted) -> Result<Judge, NoJudge> {
             name: admitted.ty().name(),
         }),
         Layout::Identity => Ok(identity_v1::JUDGE),
+        Layout::Int8TileB8 | Layout::Int8TileRm => Ok(int8_tile::head::JUDGE),
         Layout::Q4_0JointN => Ok(q4_0_joint_n_v1::JUDGE),
         Layout::Q4_0Reordered => Ok(q4_0_reordered_v1::JUDGE),
         Layout::Q4_0Xe2DpasV2 => Ok(q4_0_xe2_dpas_v2::JUDGE),
@@ -71,7 +112,7 @@ pub fn pack_scalar(admitted: &Admitted, source: &[u8], target: &mut [u8]) -> Res
 /// Gives the source of a payload back; writes every byte of `target`.
 ///
 /// # Errors
-/// Where only an engine packs the type.
+/// Where only an engine packs the type, or the layout has no inverse.
 ///
 /// # Panics
 /// When a length is not the tensor's.
@@ -79,14 +120,16 @@ pub fn unpack_scalar(
     admitted: &Admitted,
     payload: &[u8],
     target: &mut [u8],
-) -> Result<(), NoJudge> {
-    let judge = judge(admitted)?;
+) -> Result<(), NoUnpack> {
+    let unpack = judge(admitted)?.unpack.ok_or(NotInvertible {
+        layout: admitted.layout().id(),
+    })?;
     assert_eq!(
         payload.len() as u64,
         admitted.payload_bytes(),
         "payload bytes"
     );
     assert_eq!(target.len() as u64, admitted.source_bytes(), "source bytes");
-    (judge.unpack)(admitted, payload, target);
+    unpack(admitted, payload, target);
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! The closed list of layouts, and the one door to all of them: `Layout::admit`.
 
 use crate::admitted::{Admitted, Form};
+use crate::int8_tile::{self, TileOrder, head};
 use crate::{
     Refusal, ggml_cpu_repack, identity_v1, q4_0_joint_n_v1, q4_0_reordered_v1, q4_0_xe2_dpas_v2,
 };
@@ -15,6 +16,10 @@ pub enum Layout {
     GgmlCpuRepack,
     /// The bytes as they are.
     Identity,
+    /// Columns of a head as int8 with a scale each, in blocked tiles.
+    Int8TileB8,
+    /// Columns of a head as int8 with a scale each, in row-major tiles.
+    Int8TileRm,
     /// Q4_0, K block outer, N tile inner, zero-padded rows.
     Q4_0JointN,
     /// Q4_0, all quants, then all scales.
@@ -38,9 +43,11 @@ pub struct Parameter {
 
 impl Layout {
     /// Every layout, by id.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 7] = [
         Self::GgmlCpuRepack,
         Self::Identity,
+        Self::Int8TileB8,
+        Self::Int8TileRm,
         Self::Q4_0JointN,
         Self::Q4_0Reordered,
         Self::Q4_0Xe2DpasV2,
@@ -56,6 +63,8 @@ impl Layout {
         match self {
             Self::GgmlCpuRepack => ggml_cpu_repack::ID,
             Self::Identity => identity_v1::ID,
+            Self::Int8TileB8 => int8_tile::ID_BLOCKED,
+            Self::Int8TileRm => int8_tile::ID_ROW_MAJOR,
             Self::Q4_0JointN => q4_0_joint_n_v1::ID,
             Self::Q4_0Reordered => q4_0_reordered_v1::ID,
             Self::Q4_0Xe2DpasV2 => q4_0_xe2_dpas_v2::ID,
@@ -67,6 +76,7 @@ impl Layout {
         match self {
             Self::GgmlCpuRepack => ggml_cpu_repack::VERSION,
             Self::Identity => identity_v1::VERSION,
+            Self::Int8TileB8 | Self::Int8TileRm => int8_tile::VERSION,
             Self::Q4_0JointN => q4_0_joint_n_v1::VERSION,
             Self::Q4_0Reordered => q4_0_reordered_v1::VERSION,
             Self::Q4_0Xe2DpasV2 => q4_0_xe2_dpas_v2::VERSION,
@@ -78,6 +88,8 @@ impl Layout {
         match self {
             Self::GgmlCpuRepack => "what a ggml CPU library repacks, for stock llama.cpp",
             Self::Identity => "the bytes as they are, for whatever maps them",
+            Self::Int8TileB8 => "an lm-head as int8 in tiles of 8 by 8, for NPU engines",
+            Self::Int8TileRm => "an lm-head as int8 in row-major tiles, for NPU engines",
             Self::Q4_0JointN => {
                 "Q4_0 by K block, rows in zero-padded tiles, for Xe2 registry packs"
             }
@@ -93,6 +105,10 @@ impl Layout {
                 "[unit][bytes as the packer of the fingerprint interleaves them]"
             }
             Self::Identity => "[row][byte]",
+            Self::Int8TileB8 => {
+                "[tile](codes [band of 128][8 rows][16 microtiles][8][8], f32 scales [column])"
+            }
+            Self::Int8TileRm => "[tile](codes [depth row][column], f32 scales [column])",
             Self::Q4_0JointN => "[k_block][n_tile](f16 scales [lane], quants [16][lane])",
             Self::Q4_0Reordered => "quants [row][k_block][16], f16 scales [row][k_block]",
             Self::Q4_0Xe2DpasV2 => {
@@ -105,6 +121,8 @@ impl Layout {
     pub const fn parameters(self) -> &'static [Parameter] {
         match self {
             Self::GgmlCpuRepack => &ggml_cpu_repack::PARAMETERS,
+            Self::Int8TileB8 => &head::PARAMETERS_BLOCKED,
+            Self::Int8TileRm => &head::PARAMETERS_ROW_MAJOR,
             Self::Q4_0JointN => &q4_0_joint_n_v1::PARAMETERS,
             Self::Identity | Self::Q4_0Reordered | Self::Q4_0Xe2DpasV2 => &[],
         }
@@ -118,6 +136,7 @@ impl Layout {
             | Self::Q4_0JointN
             | Self::Q4_0Reordered
             | Self::Q4_0Xe2DpasV2 => true,
+            Self::Int8TileB8 | Self::Int8TileRm => false,
         }
     }
 
@@ -170,6 +189,8 @@ impl Layout {
         match self {
             Self::GgmlCpuRepack => ggml_cpu_repack::form(ty, dims, parameters),
             Self::Identity => identity_v1::form(ty, dims),
+            Self::Int8TileB8 => head::form(TileOrder::Blocked, ty, dims, parameters),
+            Self::Int8TileRm => head::form(TileOrder::RowMajor, ty, dims, parameters),
             Self::Q4_0JointN => q4_0_joint_n_v1::form(ty, dims, parameters),
             Self::Q4_0Reordered => q4_0_reordered_v1::form(ty, dims),
             Self::Q4_0Xe2DpasV2 => q4_0_xe2_dpas_v2::form(ty, dims),

@@ -25,7 +25,9 @@ mod refusal;
 pub mod stock_x86;
 
 pub use admitted::{Admitted, GoldenWeight, Split};
-pub use judge::{Judge, NoJudge, judge, pack_scalar, unpack_scalar};
+pub use judge::{
+    Convert, Judge, NoJudge, NoUnpack, NotInvertible, judge, pack_scalar, unpack_scalar,
+};
 pub use layout::{Layout, Parameter};
 pub use refusal::Refusal;
 

@@ -19,7 +19,10 @@ pub const VERSION: u64 = 1;
 /// Name of the layout parameter that holds a tile's rows.
 pub const N_TILE: &str = "n_tile";
 
-pub(crate) const JUDGE: Judge = Judge { pack, unpack };
+pub(crate) const JUDGE: Judge = Judge {
+    pack,
+    unpack: Some(unpack),
+};
 
 pub(crate) static PARAMETERS: [Parameter; 1] = [Parameter {
     name: N_TILE,

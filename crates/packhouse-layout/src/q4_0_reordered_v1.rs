@@ -16,7 +16,10 @@ pub const VERSION: u64 = 1;
 /// Rows of the golden weight.
 pub(crate) const GOLDEN_ROWS: u64 = 25;
 
-pub(crate) const JUDGE: Judge = Judge { pack, unpack };
+pub(crate) const JUDGE: Judge = Judge {
+    pack,
+    unpack: Some(unpack),
+};
 
 /// Where the quants of a row and block lie, in bytes.
 pub const fn quants_offset(column_count: u64, row: u64, block: u64) -> u64 {

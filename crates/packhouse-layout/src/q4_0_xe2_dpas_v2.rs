@@ -20,7 +20,10 @@ pub const TILE_ROWS: u64 = 16;
 /// Rows of the golden weight.
 pub(crate) const GOLDEN_ROWS: u64 = 48;
 
-pub(crate) const JUDGE: Judge = Judge { pack, unpack };
+pub(crate) const JUDGE: Judge = Judge {
+    pack,
+    unpack: Some(unpack),
+};
 
 const TILE_QUANT_BYTES: u64 = TILE_ROWS * QUANT_BYTES;
 const TILE_SCALE_BYTES: u64 = TILE_ROWS * SCALE_BYTES;

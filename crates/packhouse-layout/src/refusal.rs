@@ -1,5 +1,6 @@
 //! Why a layout does not take a tensor.
 
+use crate::int8_tile::GeometryError;
 use packhouse_base::Blame;
 use packhouse_base::shown::Shown;
 
@@ -44,6 +45,24 @@ pub enum Refusal {
         /// Elements in a block.
         block: u64,
     },
+    /// The sizes make no tile.
+    #[error("{layout}: {source}")]
+    Tile {
+        /// Layout id.
+        layout: &'static str,
+        /// The size in the way.
+        source: GeometryError,
+    },
+    /// A column of the head is longer than what is packed of it.
+    #[error("{layout}: columns of {width} values do not fit kpad, which is {kpad}")]
+    Width {
+        /// Layout id.
+        layout: &'static str,
+        /// ne0.
+        width: u64,
+        /// Packed depth rows.
+        kpad: u64,
+    },
     /// Elements, source bytes or payload bytes do not fit 64 bits.
     #[error("the sizes of a tensor of dims {dims:?} do not fit 64 bits")]
     Overflow {
@@ -84,7 +103,10 @@ impl Refusal {
             | Self::Rows { .. }
             | Self::Columns { .. }
             | Self::Overflow { .. } => Blame::Source,
-            Self::UnknownParameter { .. } | Self::Parameter { .. } => Blame::Caller,
+            Self::UnknownParameter { .. }
+            | Self::Parameter { .. }
+            | Self::Tile { .. }
+            | Self::Width { .. } => Blame::Caller,
         }
     }
 }

@@ -31,15 +31,15 @@ pub struct KernelRow {
     pub code: Code,
 }
 
-/// A pair of kernels with the token that they want.
+/// A packer with the token that it wants, and its inverse where the layout has one.
 #[derive(Clone, Copy, Debug)]
 pub enum Code {
     /// The layout's judge, if it has one for the type.
     Judge,
     /// Needs AVX2.
-    Avx2(PackSteps<Avx2>, UnpackGroups<Avx2>),
+    Avx2(PackSteps<Avx2>, Option<UnpackGroups<Avx2>>),
     /// Needs AVX-512 F, BW and VL.
-    Avx512(PackSteps<Avx512>, UnpackGroups<Avx512>),
+    Avx512(PackSteps<Avx512>, Option<UnpackGroups<Avx512>>),
 }
 
 impl Code {
@@ -84,7 +84,7 @@ const fn twins_avx2<F: repack::Form>(unit: &'static [(&'static str, u64)]) -> Ke
         layout: Layout::GgmlCpuRepack,
         type_name: Some(F::TYPE_NAME),
         parameters: unit,
-        code: Code::Avx2(avx2::repack::pack::<F>, avx2::repack::unpack::<F>),
+        code: Code::Avx2(avx2::repack::pack::<F>, Some(avx2::repack::unpack::<F>)),
     }
 }
 
@@ -94,7 +94,7 @@ const fn twins_avx512<F: repack::Form>(unit: &'static [(&'static str, u64)]) -> 
         layout: Layout::GgmlCpuRepack,
         type_name: Some(F::TYPE_NAME),
         parameters: unit,
-        code: Code::Avx512(avx512::repack::pack::<F>, avx512::repack::unpack::<F>),
+        code: Code::Avx512(avx512::repack::pack::<F>, Some(avx512::repack::unpack::<F>)),
     }
 }
 
@@ -121,6 +121,8 @@ const TILE_8: &[(&str, u64)] = &[(q4_0_joint_n_v1::N_TILE, 8)];
 pub static KERNELS: &[KernelRow] = &[
     judge(Layout::GgmlCpuRepack),
     judge(Layout::Identity),
+    judge(Layout::Int8TileB8),
+    judge(Layout::Int8TileRm),
     judge(Layout::Q4_0JointN),
     judge(Layout::Q4_0Reordered),
     judge(Layout::Q4_0Xe2DpasV2),
@@ -128,37 +130,46 @@ pub static KERNELS: &[KernelRow] = &[
     q4_0(
         Layout::Q4_0JointN,
         TILE_8,
-        Code::Avx2(avx2::q4_0_joint_n::pack, avx2::q4_0_joint_n::unpack),
+        Code::Avx2(avx2::q4_0_joint_n::pack, Some(avx2::q4_0_joint_n::unpack)),
     ),
     #[cfg(target_arch = "x86_64")]
     q4_0(
         Layout::Q4_0JointN,
         TILE_8,
-        Code::Avx512(avx512::q4_0_joint_n::pack, avx512::q4_0_joint_n::unpack),
+        Code::Avx512(
+            avx512::q4_0_joint_n::pack,
+            Some(avx512::q4_0_joint_n::unpack),
+        ),
     ),
     #[cfg(target_arch = "x86_64")]
     q4_0(
         Layout::Q4_0Reordered,
         &[],
-        Code::Avx2(avx2::q4_0_reordered::pack, avx2::q4_0_reordered::unpack),
+        Code::Avx2(
+            avx2::q4_0_reordered::pack,
+            Some(avx2::q4_0_reordered::unpack),
+        ),
     ),
     #[cfg(target_arch = "x86_64")]
     q4_0(
         Layout::Q4_0Reordered,
         &[],
-        Code::Avx512(avx512::q4_0_reordered::pack, avx512::q4_0_reordered::unpack),
+        Code::Avx512(
+            avx512::q4_0_reordered::pack,
+            Some(avx512::q4_0_reordered::unpack),
+        ),
     ),
     #[cfg(target_arch = "x86_64")]
     q4_0(
         Layout::Q4_0Xe2DpasV2,
         &[],
-        Code::Avx2(avx2::q4_0_xe2::pack, avx2::q4_0_xe2::unpack),
+        Code::Avx2(avx2::q4_0_xe2::pack, Some(avx2::q4_0_xe2::unpack)),
     ),
     #[cfg(target_arch = "x86_64")]
     q4_0(
         Layout::Q4_0Xe2DpasV2,
         &[],
-        Code::Avx512(avx512::q4_0_xe2::pack, avx512::q4_0_xe2::unpack),
+        Code::Avx512(avx512::q4_0_xe2::pack, Some(avx512::q4_0_xe2::unpack)),
     ),
     #[cfg(target_arch = "x86_64")]
     twins_avx2::<repack::Q4_0>(ROWS_16),

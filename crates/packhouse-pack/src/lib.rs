@@ -20,4 +20,4 @@ mod x86_64;
 
 pub use isa::{Avx2, Avx512, IsaLevel};
 pub use kernels::{Code, KERNELS, KernelRow, PackSteps, UnpackGroups};
-pub use packers::{Kernel, NoKernel, Packers};
+pub use packers::{Inverse, Kernel, NoKernel, Packers};

@@ -5,7 +5,7 @@ use crate::kernels::{Code, KERNELS, PackSteps, UnpackGroups};
 use crate::parallel;
 use packhouse_base::Blame;
 use packhouse_base::digest::Fingerprint;
-use packhouse_layout::{Admitted, Judge, Layout, judge};
+use packhouse_layout::{Admitted, Convert, Judge, Layout, NotInvertible, judge};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::num::NonZeroUsize;
@@ -30,12 +30,27 @@ pub struct Kernel {
     bound: Bound,
 }
 
+/// The inverse of a kernel.
+#[derive(Clone, Copy, Debug)]
+pub struct Inverse<'a> {
+    admitted: &'a Admitted,
+    bound: BoundInverse,
+}
+
+/// An inverse with the proof that it may run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum BoundInverse {
+    Judge(Convert),
+    Avx2(Avx2, UnpackGroups<Avx2>),
+    Avx512(Avx512, UnpackGroups<Avx512>),
+}
+
 /// A kernel with the proof that it may run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Bound {
     Judge(Judge),
-    Avx2(Avx2, PackSteps<Avx2>, UnpackGroups<Avx2>),
-    Avx512(Avx512, PackSteps<Avx512>, UnpackGroups<Avx512>),
+    Avx2(Avx2, PackSteps<Avx2>, Option<UnpackGroups<Avx2>>),
+    Avx512(Avx512, PackSteps<Avx512>, Option<UnpackGroups<Avx512>>),
 }
 
 /// No packer of ours makes this layout of this type with these parameters at this level.
@@ -229,6 +244,29 @@ impl Kernel {
         parallel::pack(&self.admitted, self.bound, source, target, thread_count);
     }
 
+    /// What gives the source of a payload back.
+    ///
+    /// # Errors
+    /// Where the layout has no inverse.
+    pub fn inverse(&self) -> Result<Inverse<'_>, NotInvertible> {
+        let bound = match self.bound {
+            Bound::Judge(judge) => judge.unpack.map(BoundInverse::Judge),
+            Bound::Avx2(token, _, unpack) => unpack.map(|unpack| BoundInverse::Avx2(token, unpack)),
+            Bound::Avx512(token, _, unpack) => {
+                unpack.map(|unpack| BoundInverse::Avx512(token, unpack))
+            }
+        };
+        let bound = bound.ok_or(NotInvertible {
+            layout: self.admitted.layout().id(),
+        })?;
+        Ok(Inverse {
+            admitted: &self.admitted,
+            bound,
+        })
+    }
+}
+
+impl Inverse<'_> {
     /// Gives the source of a payload back, on the calling thread; writes every byte of `target`.
     ///
     /// # Panics
@@ -252,6 +290,6 @@ impl Kernel {
             self.admitted.source_bytes(),
             "source bytes"
         );
-        parallel::unpack(&self.admitted, self.bound, payload, target, thread_count);
+        parallel::unpack(self.admitted, self.bound, payload, target, thread_count);
     }
 }

@@ -1,6 +1,6 @@
 //! One tensor on several threads: disjoint slices of the target, cut in safe code.
 
-use crate::packers::Bound;
+use crate::packers::{Bound, BoundInverse};
 use packhouse_layout::Admitted;
 use std::num::NonZeroUsize;
 use std::ops::Range;
@@ -43,13 +43,13 @@ pub(crate) fn pack(
 /// Unpacks the whole payload. Each thread has a range of groups: one slice of the source.
 pub(crate) fn unpack(
     admitted: &Admitted,
-    bound: Bound,
+    bound: BoundInverse,
     payload: &[u8],
     target: &mut [u8],
     thread_count: NonZeroUsize,
 ) {
-    if let Bound::Judge(judge) = bound {
-        return (judge.unpack)(admitted, payload, target);
+    if let BoundInverse::Judge(unpack) = bound {
+        return unpack(admitted, payload, target);
     }
     let geometry = admitted.geometry();
     let mut rest = target;
@@ -66,9 +66,9 @@ pub(crate) fn unpack(
         parts.collect(),
         thread::Builder::new,
         |groups, rows| match bound {
-            Bound::Judge(_) => {}
-            Bound::Avx2(token, _, unpack) => unpack(token, admitted, groups, payload, rows),
-            Bound::Avx512(token, _, unpack) => unpack(token, admitted, groups, payload, rows),
+            BoundInverse::Judge(_) => {}
+            BoundInverse::Avx2(token, unpack) => unpack(token, admitted, groups, payload, rows),
+            BoundInverse::Avx512(token, unpack) => unpack(token, admitted, groups, payload, rows),
         },
     );
 }

@@ -11,7 +11,7 @@
 
 use packhouse_base::digest::{Digest, Fingerprint, PackKey, TensorDigest};
 use packhouse_base::ggml_type::GgmlType;
-use packhouse_layout::{Layout, Refusal};
+use packhouse_layout::{Layout, NotInvertible, Refusal};
 use packhouse_pack::{Kernel, NoKernel, Packers};
 use packhouse_store::manifest::ManifestEntry;
 use packhouse_store::object::ObjectRefusal;
@@ -76,6 +76,9 @@ pub enum NoInverse {
         /// Its version.
         version: u64,
     },
+    /// The layout keeps too little of the source.
+    #[error(transparent)]
+    NotInvertible(#[from] NotInvertible),
     /// No such type.
     #[error("type {type_id}: not a type of this build")]
     Type {
@@ -151,11 +154,16 @@ pub fn prove_stored(
 fn inverse(record: &PackRecord, packers: &Packers) -> Result<Kernel, NoInverse> {
     let identity = &record.identity;
     let layout = Layout::from_id(&identity.layout)
-        .filter(|layout| layout.version() == identity.layout_version && layout.is_invertible())
+        .filter(|layout| layout.version() == identity.layout_version)
         .ok_or_else(|| NoInverse::Layout {
             layout: identity.layout.clone(),
             version: identity.layout_version,
         })?;
+    if !layout.is_invertible() {
+        return Err(NoInverse::NotInvertible(NotInvertible {
+            layout: layout.id(),
+        }));
+    }
     let ty = GgmlType::from_id(identity.type_id).map_err(|_| NoInverse::Type {
         type_id: identity.type_id,
     })?;
@@ -187,7 +195,10 @@ fn judge(payload: &[u8], record: &PackRecord, kernel: &Kernel, threads: NonZeroU
         return same_source(expected, hashed(payload));
     }
     let mut source = vec![0; usize::try_from(admitted.source_bytes()).unwrap_or(usize::MAX)];
-    kernel.unpack_parallel(payload, &mut source, threads);
+    match kernel.inverse() {
+        Ok(inverse) => inverse.unpack_parallel(payload, &mut source, threads),
+        Err(why) => return Proof::NoInverse(why.into()),
+    }
     let proof = same_source(expected, hashed(&source));
     // Of equal lengths, an exact inverse is one to one, so that no other payload has this source.
     if proof != Proof::Proven || payload.len() == source.len() {

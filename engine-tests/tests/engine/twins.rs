@@ -117,7 +117,8 @@ fn compare(live: &LivePacker, packers: &Packers, twin: Twin) -> usize {
             kernel.pack_parallel(&source, &mut ours, threads);
             assert!(ours == engine, "{what}");
             let mut back = vec![0x3c; bytes];
-            kernel.unpack(&engine, &mut back);
+            let inverse = kernel.inverse().expect("because twins have inverses");
+            inverse.unpack(&engine, &mut back);
             assert!(back == source, "{what}");
             compared += 1;
         }

@@ -196,23 +196,33 @@ pub(crate) fn judge(admitted: &Admitted) -> Option<Judge> {
     Some(match twin_of(admitted)? {
         Twin::Q4_0 => Judge {
             pack: |a, source, target| Twin::Q4_0.pack_scalar(row_bytes(a), source, target),
-            unpack: |a, payload, target| Twin::Q4_0.unpack_scalar(row_bytes(a), payload, target),
+            unpack: Some(|a, payload, target| {
+                Twin::Q4_0.unpack_scalar(row_bytes(a), payload, target)
+            }),
         },
         Twin::Iq4Nl => Judge {
             pack: |a, source, target| Twin::Iq4Nl.pack_scalar(row_bytes(a), source, target),
-            unpack: |a, payload, target| Twin::Iq4Nl.unpack_scalar(row_bytes(a), payload, target),
+            unpack: Some(|a, payload, target| {
+                Twin::Iq4Nl.unpack_scalar(row_bytes(a), payload, target)
+            }),
         },
         Twin::Mxfp4 => Judge {
             pack: |a, source, target| Twin::Mxfp4.pack_scalar(row_bytes(a), source, target),
-            unpack: |a, payload, target| Twin::Mxfp4.unpack_scalar(row_bytes(a), payload, target),
+            unpack: Some(|a, payload, target| {
+                Twin::Mxfp4.unpack_scalar(row_bytes(a), payload, target)
+            }),
         },
         Twin::Q4K => Judge {
             pack: |a, source, target| Twin::Q4K.pack_scalar(row_bytes(a), source, target),
-            unpack: |a, payload, target| Twin::Q4K.unpack_scalar(row_bytes(a), payload, target),
+            unpack: Some(|a, payload, target| {
+                Twin::Q4K.unpack_scalar(row_bytes(a), payload, target)
+            }),
         },
         Twin::Q2K => Judge {
             pack: |a, source, target| Twin::Q2K.pack_scalar(row_bytes(a), source, target),
-            unpack: |a, payload, target| Twin::Q2K.unpack_scalar(row_bytes(a), payload, target),
+            unpack: Some(|a, payload, target| {
+                Twin::Q2K.unpack_scalar(row_bytes(a), payload, target)
+            }),
         },
     })
 }

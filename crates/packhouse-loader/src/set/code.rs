@@ -119,6 +119,8 @@ codes! {
         "The layout does not take this type, shape or these parameters.";
     NoPacker = 162, "NO_PACKER",
         "The layout is known, but only an engine packs this type in it.";
+    NotInvertible = 163, "NOT_INVERTIBLE",
+        "The layout rounds what it packs, so that no payload gives its source back.";
     SetFailed = 170, "SET_FAILED",
         "A strict set had a refusal before.";
     Host = 180, "HOST",

@@ -104,13 +104,14 @@ impl Packing {
         Ok(())
     }
 
-    /// Gives the source of a payload back; writes every byte of `target`. Errors when what came of
-    /// it is not the contract's source; the target is zeroed then.
+    /// Gives the source of a payload back; writes every byte of `target`. Errors when the layout
+    /// has no inverse, and nothing is written; or when what came of it is not the contract's
+    /// source, and the target is zeroed.
     ///
     /// # Panics
     /// When a length is not the tensor's.
     pub fn unpack(&self, payload: &[u8], target: &mut [u8]) -> Result<(), Refusal> {
-        self.kernel.unpack(payload, target);
+        self.kernel.inverse()?.unpack(payload, target);
         let agreed = self.agree_on_source(target);
         if agreed.is_err() {
             target.fill(0);

@@ -6,6 +6,7 @@ use crate::set::sample::Difference;
 use packhouse_base::Blame;
 use packhouse_base::digest::{Fingerprint, ObjectDigest, PackKey, SetKey};
 use packhouse_base::ggml_type::TypeError;
+use packhouse_layout::NotInvertible;
 use packhouse_pack::NoKernel;
 use packhouse_stage::{StageMiss, StageRootError, StagedRefusal};
 use packhouse_store::manifest::IndexError;
@@ -284,6 +285,9 @@ pub enum Refusal {
         /// Which packer is missing.
         source: NoKernel,
     },
+    /// The layout gives no source back.
+    #[error(transparent)]
+    NotInvertible(#[from] NotInvertible),
     /// No layout of this name and version is known.
     #[error("{what}: no layout {layout} version {version} is known here")]
     LayoutUnknown {
@@ -355,6 +359,7 @@ impl Refusal {
             Self::SampleDiffers { .. } => Code::SampleDiffers,
             Self::OtherPacker { .. } | Self::ContractPacker { .. } => Code::OtherPacker,
             Self::NoKernel { .. } => Code::NoPacker,
+            Self::NotInvertible(_) => Code::NotInvertible,
             Self::LayoutUnknown { .. } => Code::LayoutUnknown,
             Self::TypeUnknown { .. } | Self::NotAdmitted { .. } => Code::NotAdmitted,
             Self::SetFailed { .. } => Code::SetFailed,
@@ -398,6 +403,7 @@ impl Refusal {
             Self::Stage(miss) => miss.blame(),
             Self::Staged { source, .. } => source.blame(),
             Self::NoKernel { source, .. } => source.blame(),
+            Self::NotInvertible(why) => why.blame(),
             Self::Object { source, .. } => source.blame(),
             Self::Map { .. } => Blame::Host,
             Self::SetFailed { first, .. } => first.blame(),

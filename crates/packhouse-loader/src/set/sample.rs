@@ -210,20 +210,27 @@ impl Sampler<'_> {
 
     fn difference(&self, kernel: &Kernel, at: usize, packed: &[u8], stored: &[u8]) -> Refusal {
         let rows = self.admitted.group_rows(self.group);
-        let mut sources = [packed, stored].map(|payload| {
-            let mut source = vec![0; length_of(kernel.admitted().source_bytes())];
-            kernel.unpack(payload, &mut source);
-            source.into_iter()
-        });
-        let [live, kept] = &mut sources;
-        let first = live.zip(kept).position(|(a, b)| a != b);
-        let row_bytes = self.admitted.geometry().row_bytes;
+        let row = match kernel.inverse() {
+            Ok(inverse) => {
+                let mut sources = [packed, stored].map(|payload| {
+                    let mut source = vec![0; length_of(kernel.admitted().source_bytes())];
+                    inverse.unpack(payload, &mut source);
+                    source.into_iter()
+                });
+                let [live, kept] = &mut sources;
+                let first = live.zip(kept).position(|(a, b)| a != b);
+                let row_bytes = self.admitted.geometry().row_bytes;
+                first.map(|first| rows.start + first as u64 / row_bytes)
+            }
+            // Groups of the layouts without an inverse are single rows.
+            Err(_) => Some(rows.start),
+        };
         Refusal::SampleDiffers {
             name: self.entry.name(),
             difference: Box::new(Difference {
                 object: self.entry.record().object,
                 group: self.group,
-                row: first.map(|first| rows.start + first as u64 / row_bytes),
+                row,
                 rows,
                 offset: self.offset_of(at as u64),
                 stored: stored[at],

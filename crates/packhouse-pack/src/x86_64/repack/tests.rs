@@ -72,7 +72,8 @@ impl Packing for Kernel {
     }
 
     fn unpack(&self, payload: &[u8], target: &mut [u8], thread_count: NonZeroUsize) {
-        self.unpack_parallel(payload, target, thread_count);
+        let inverse = self.inverse().expect("because twins have inverses");
+        inverse.unpack_parallel(payload, target, thread_count);
     }
 }
 

@@ -204,7 +204,9 @@ impl<'t> Payload<'t> {
         }
         let mut source = vec![0; length(self.admitted.source_bytes())];
         // Any bytes can be unpacked: the layout only moves them.
-        kernel.unpack(&bytes, &mut source);
+        let inverse = kernel.inverse();
+        let inverse = inverse.expect("because such sets are of one layout, which has one");
+        inverse.unpack(&bytes, &mut source);
         let [payload, source] = hash_both(bytes, source);
         let (expected, actual) = (self.tensor.payload_sha256, payload.digest().0);
         if expected != actual {
