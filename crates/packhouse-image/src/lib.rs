@@ -8,28 +8,48 @@
 //!
 //! - `head`, `owner`, `key`, `header`: what an image is of, and its bytes before the payload;
 //! - `refusal`: why a file that is there was not used;
-//! - `settings`: how images are used.
+//! - `settings`: how images are used;
+//! - `folder`, `publish`: files made visible whole or not at all; `owners`, `room`: which images
+//!   stay.
 //!
 //! Never: prints, reads the environment, or fails a serve because of a file. Specified in
 //! `docs/format/head-image.md`.
 
 #![forbid(unsafe_code)]
 
+mod folder;
 mod head;
 mod header;
 mod hex;
 mod items;
 mod key;
+mod lock;
 mod owner;
+mod owners;
+mod publish;
+mod record;
 mod refusal;
+mod removed;
+mod room;
 mod settings;
+mod stem;
+mod survey;
+mod sweep;
 mod tree;
 
+pub use folder::{Folder, FolderError, ImageFile};
 pub use head::{Dtype, DtypeError, Head, HeadDigest};
 pub use header::{
     Difference, HEADER_BYTES, HeadError, Header, HeaderError, HeaderField, PayloadHash, file_bytes,
 };
 pub use key::{FORMAT_VERSION, ImageKey, ImageName, TILES_MAX};
 pub use owner::{OWNER_BYTES_MAX, Owner, OwnerError, OwnerId};
+pub use owners::{Claim, ClaimProblem, Claimant, claim};
+pub use publish::PublishError;
+pub use record::{OwnerRecord, RECORD_BYTES, RecordRefusal};
 pub use refusal::{Refusal, RefusalCode, RefusalWhy};
+pub use removed::{Removal, Removed, Why};
+pub use room::{NoRoom, Room, Wanted, make_room};
 pub use settings::{Check, MIN_FREE_BYTES, Mode, Settings};
+pub use stem::KeyStem;
+pub use survey::{RecordFault, Stray};

@@ -1,0 +1,233 @@
+//! Room for the images of a head, within a cap and above a floor of free space.
+//!
+//! Invariants:
+//! - what goes is whole keys, least recently used first, and never the key that room is made for or
+//!   one that somebody is writing;
+//! - when all that may go is not enough, nothing goes: a head larger than the cap thrashes nobody.
+//!
+//! The cap is about the lengths of all images and temporary files, to the byte. The floor is about
+//! what the file system says is free; a file with a second name frees nothing there. Writers that
+//! make room at once may pass the cap together by what they write; the next one is held to it.
+
+use crate::folder::Folder;
+use crate::key::ImageKey;
+use crate::lock::{LOCK_WAIT_NS, lock};
+use crate::removed::{Removal, Removed, Why};
+use crate::settings::Settings;
+use crate::stem::KeyStem;
+use crate::survey::{KeyFound, Survey};
+use crate::sweep::{Doomed, stale_temps, sweep};
+use packhouse_base::{Blame, units};
+use packhouse_sys::clock::Clock;
+use packhouse_sys::fs::FsError;
+
+/// What is about to be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// Bytes of all images of the key, those that are there included.
+    pub set_bytes: u64,
+    /// Bytes of one image.
+    pub image_bytes: u64,
+}
+
+/// What making room came to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Room {
+    /// What was removed.
+    pub removed: Vec<Removed>,
+    /// Why there is no room; nothing was removed then, unless it could only be removed in part.
+    pub refused: Option<NoRoom>,
+}
+
+/// Why there is no room.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoRoom {
+    /// The cap would be passed.
+    #[error(
+        "{} of images, the cap of {} leaves {} beside {} that can't go",
+        units::bytes(*set_bytes), units::bytes(*cap_bytes),
+        units::bytes(cap_bytes.saturating_sub(*kept_bytes)), units::bytes(*kept_bytes)
+    )]
+    Cap {
+        /// Bytes of all images of the key.
+        set_bytes: u64,
+        /// The cap.
+        cap_bytes: u64,
+        /// Bytes of others that may not be removed.
+        kept_bytes: u64,
+    },
+    /// The free space would fall below the floor.
+    #[error(
+        "{} wanted, the disk has {} free, {} more could go, and {} stay free",
+        units::bytes(*wanted_bytes), units::bytes(*free_bytes),
+        units::bytes(*evictable_bytes), units::bytes(*min_free_bytes)
+    )]
+    Free {
+        /// Bytes to be written.
+        wanted_bytes: u64,
+        /// Bytes free.
+        free_bytes: u64,
+        /// Bytes that removals would free.
+        evictable_bytes: u64,
+        /// Bytes that stay free.
+        min_free_bytes: u64,
+    },
+    /// Something has to go, and another process held the lock for all of the time.
+    #[error("another process held the lock of the folder for {} ms", timeout_ns / 1_000_000)]
+    Busy {
+        /// How long was waited.
+        timeout_ns: u64,
+    },
+    /// The system said no.
+    #[error(transparent)]
+    Fs(#[from] FsError),
+}
+
+impl NoRoom {
+    /// Says whose side the failure is on.
+    pub fn blame(&self) -> Blame {
+        match self {
+            Self::Cap { .. } | Self::Free { .. } | Self::Busy { .. } => Blame::Host,
+            Self::Fs(error) => error.blame(),
+        }
+    }
+}
+
+/// Makes room for the images of `keep`; what is there of them counts as theirs.
+pub fn make_room(
+    folder: &Folder,
+    clock: &dyn Clock,
+    settings: &Settings,
+    keep: &ImageKey,
+    wanted: Wanted,
+) -> Room {
+    let refuse = |refused| Room {
+        removed: Vec::new(),
+        refused: Some(refused),
+    };
+    // Without the lock first: nearly always there is room, and nobody needs to wait.
+    match plan(folder, clock, settings, keep, wanted) {
+        Ok(doomed) if doomed.is_empty() => return Room::default(),
+        Ok(_) => {}
+        Err(refused) => return refuse(refused),
+    }
+    let _guard = match lock(folder, clock) {
+        Ok(Some(guard)) => guard,
+        Ok(None) => {
+            let timeout_ns = LOCK_WAIT_NS;
+            return refuse(NoRoom::Busy { timeout_ns });
+        }
+        Err(error) => return refuse(error.into()),
+    };
+    match plan(folder, clock, settings, keep, wanted) {
+        Ok(doomed) => {
+            let Removal { removed, failures } = sweep(folder, &doomed, false);
+            let refused = failures.into_iter().next().map(NoRoom::Fs);
+            Room { removed, refused }
+        }
+        Err(refused) => refuse(refused),
+    }
+}
+
+/// The cap when nobody says otherwise: a fifth of the file system.
+const CAP_DIVISOR: u64 = 5;
+
+/// Chooses what has to go.
+fn plan(
+    folder: &Folder,
+    clock: &dyn Clock,
+    settings: &Settings,
+    keep: &ImageKey,
+    wanted: Wanted,
+) -> Result<Vec<Doomed>, NoRoom> {
+    let fs = folder.images().fs_stat()?;
+    let survey = Survey::take(folder)?;
+    let bounds = Bounds {
+        cap_bytes: settings.max_bytes.unwrap_or(fs.total_bytes / CAP_DIVISOR),
+        free_bytes: fs.free_bytes,
+        min_free_bytes: settings.min_free_bytes,
+    };
+    choose(&survey, clock.wall_ns(), bounds, &KeyStem::of(keep), wanted)
+}
+
+/// Where room ends.
+#[derive(Clone, Copy, Debug)]
+struct Bounds {
+    cap_bytes: u64,
+    free_bytes: u64,
+    min_free_bytes: u64,
+}
+
+fn choose(
+    survey: &Survey,
+    now_ns: i64,
+    bounds: Bounds,
+    keep: &KeyStem,
+    wanted: Wanted,
+) -> Result<Vec<Doomed>, NoRoom> {
+    let keys = survey.keys(now_ns);
+    let own_bytes = keys.get(keep).map_or(0, |key| key.bytes);
+    let others_bytes = survey.held_bytes().saturating_sub(own_bytes);
+    let set_bytes = wanted.set_bytes.max(own_bytes);
+    let new_bytes = (wanted.set_bytes.saturating_sub(own_bytes)).max(wanted.image_bytes);
+    // What each bound still asks for.
+    let mut over_cap = (others_bytes.saturating_add(set_bytes)).saturating_sub(bounds.cap_bytes);
+    let floor = bounds.min_free_bytes.saturating_add(new_bytes);
+    let mut under_floor = floor.saturating_sub(bounds.free_bytes);
+    let mut doomed = Vec::new();
+    let (mut gone_bytes, mut freed_bytes) = (0u64, 0u64);
+    let victims = std::iter::once(stale_temps(survey, now_ns)).chain(victims(&keys, keep));
+    for group in victims {
+        if over_cap == 0 && under_floor == 0 {
+            break;
+        }
+        for entry in group {
+            let freed = if entry.stat.link_count == 1 {
+                entry.stat.allocated_bytes
+            } else {
+                0
+            };
+            gone_bytes = gone_bytes.saturating_add(entry.stat.size);
+            freed_bytes = freed_bytes.saturating_add(freed);
+            over_cap = over_cap.saturating_sub(entry.stat.size);
+            under_floor = under_floor.saturating_sub(freed);
+            doomed.push(entry);
+        }
+    }
+    if over_cap > 0 {
+        return Err(NoRoom::Cap {
+            set_bytes,
+            cap_bytes: bounds.cap_bytes,
+            kept_bytes: others_bytes.saturating_sub(gone_bytes),
+        });
+    }
+    if under_floor > 0 {
+        return Err(NoRoom::Free {
+            wanted_bytes: new_bytes,
+            free_bytes: bounds.free_bytes,
+            evictable_bytes: freed_bytes,
+            min_free_bytes: bounds.min_free_bytes,
+        });
+    }
+    Ok(doomed)
+}
+
+/// The keys that may go, least recently used first, each with its images.
+fn victims<'k>(
+    keys: &'k std::collections::BTreeMap<KeyStem, KeyFound>,
+    keep: &KeyStem,
+) -> impl Iterator<Item = Vec<Doomed>> + use<'k> {
+    let may_go = keys
+        .iter()
+        .filter(|(stem, key)| *stem != keep && !key.young_temp);
+    let mut order: Vec<_> = may_go
+        .map(|(stem, key)| (key.last_use_ns, stem, key))
+        .collect();
+    order.sort_by_key(|(last_use_ns, stem, _)| (*last_use_ns, *stem));
+    order.into_iter().map(|(.., key)| {
+        let images = key.images.iter();
+        images
+            .map(|image| Doomed::image(image, Why::Room))
+            .collect()
+    })
+}

@@ -1,0 +1,121 @@
+//! Removing files, each told with its size.
+//!
+//! Invariants:
+//! - an entry that is not the one that was judged any more is left alone;
+//! - a removal that fails is told and stops nothing.
+
+use crate::folder::{Folder, OWNERS_DIR};
+use crate::removed::{Removal, Removed, Why};
+use crate::survey::{ImageFound, Place, RecordFound, Survey, TempFound, age_ns};
+use packhouse_sys::fs::{Dir, FsErrorKind};
+use packhouse_sys::stat::Stat;
+use std::collections::BTreeSet;
+
+/// A file to be removed.
+#[derive(Clone, Debug)]
+pub(crate) struct Doomed {
+    pub(crate) place: Place,
+    pub(crate) name: String,
+    pub(crate) stat: Stat,
+    pub(crate) why: Why,
+}
+
+impl Doomed {
+    pub(crate) fn image(found: &ImageFound, why: Why) -> Self {
+        Self {
+            place: Place::Images,
+            name: found.name.to_string(),
+            stat: found.stat,
+            why,
+        }
+    }
+
+    pub(crate) fn record(found: &RecordFound, why: Why) -> Self {
+        Self {
+            place: Place::Owners,
+            name: found.name.clone(),
+            stat: found.stat,
+            why,
+        }
+    }
+
+    pub(crate) fn temp(found: &TempFound, now_ns: i64) -> Self {
+        Self {
+            place: found.place,
+            name: found.name.clone(),
+            stat: found.stat,
+            why: Why::StaleTemp {
+                age_ns: age_ns(&found.stat, now_ns),
+            },
+        }
+    }
+
+    fn removed(&self) -> Removed {
+        let name = match self.place {
+            Place::Images => self.name.clone(),
+            Place::Owners => format!("{OWNERS_DIR}/{}", self.name),
+        };
+        Removed {
+            name,
+            bytes: self.stat.size,
+            why: self.why.clone(),
+        }
+    }
+}
+
+/// The temporary files that nobody will finish.
+pub(crate) fn stale_temps(survey: &Survey, now_ns: i64) -> Vec<Doomed> {
+    let stale = survey.temps.iter().filter(|temp| !temp.is_young(now_ns));
+    stale.map(|temp| Doomed::temp(temp, now_ns)).collect()
+}
+
+/// Removes files, durably, or only says which.
+pub(crate) fn sweep(folder: &Folder, doomed: &[Doomed], dry_run: bool) -> Removal {
+    let mut removal = Removal::default();
+    let mut changed = BTreeSet::new();
+    for entry in doomed {
+        if dry_run {
+            removal.removed.push(entry.removed());
+            continue;
+        }
+        let Some(dir) = place_dir(folder, entry.place) else {
+            continue;
+        };
+        match remove(dir, entry) {
+            Ok(true) => {
+                removal.removed.push(entry.removed());
+                changed.insert(entry.place);
+            }
+            Ok(false) => {}
+            Err(error) => removal.failures.push(error),
+        }
+    }
+    for place in changed {
+        let synced = place_dir(folder, place).map_or(Ok(()), Dir::sync);
+        removal.failures.extend(synced.err());
+    }
+    removal
+}
+
+fn place_dir(folder: &Folder, place: Place) -> Option<&Dir> {
+    match place {
+        Place::Images => Some(folder.images()),
+        Place::Owners => folder.owners(),
+    }
+}
+
+/// Removes an entry; false when it is gone, or another one has its name by now.
+fn remove(dir: &Dir, entry: &Doomed) -> Result<bool, packhouse_sys::fs::FsError> {
+    let is_gone = |kind| kind == FsErrorKind::NotFound;
+    let now = match dir.stat_entry(&entry.name) {
+        Err(error) if is_gone(error.kind) => return Ok(false),
+        other => other?,
+    };
+    if (now.inode, now.mtime_ns) != (entry.stat.inode, entry.stat.mtime_ns) {
+        return Ok(false);
+    }
+    match dir.unlink(&entry.name) {
+        Err(error) if is_gone(error.kind) => Ok(false),
+        other => other.map(|()| true),
+    }
+}
