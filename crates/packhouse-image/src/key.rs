@@ -103,10 +103,7 @@ impl fmt::Debug for ImageName {
 
 /// The layout's id, in keys and headers.
 pub(crate) const fn layout_id(order: TileOrder) -> &'static str {
-    match order {
-        TileOrder::RowMajor => "int8-tile-rm-v1",
-        TileOrder::Blocked => "int8-tile-b8-v1",
-    }
+    order.layout().id()
 }
 
 /// Version of the format, in keys and headers.

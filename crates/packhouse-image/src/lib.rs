@@ -8,7 +8,9 @@
 //!
 //! - `head`, `owner`, `key`, `header`: what an image is of, and its bytes before the payload;
 //! - `refusal`: why a file that is there was not used;
-//! - `settings`: how images are used;
+//! - `settings`: how images are used; `images`: a folder of them, or why there is none;
+//! - `serve`: the tiles of one head, from images or packed; `counters`: what that came to;
+//! - `read`, `sample`, `tree`: its parts;
 //! - `folder`, `publish`: files made visible whole or not at all; `owners`, `room`: which images
 //!   stay.
 //!
@@ -17,31 +19,38 @@
 
 #![forbid(unsafe_code)]
 
+mod counters;
 mod folder;
 mod head;
 mod header;
 mod hex;
+mod images;
 mod items;
 mod key;
 mod lock;
 mod owner;
 mod owners;
 mod publish;
+mod read;
 mod record;
 mod refusal;
 mod removed;
 mod room;
+mod sample;
+mod serve;
 mod settings;
 mod stem;
 mod survey;
 mod sweep;
 mod tree;
 
+pub use counters::Counters;
 pub use folder::{Folder, FolderError, ImageFile};
 pub use head::{Dtype, DtypeError, Head, HeadDigest};
 pub use header::{
     Difference, HEADER_BYTES, HeadError, Header, HeaderError, HeaderField, PayloadHash, file_bytes,
 };
+pub use images::{Images, Off};
 pub use key::{FORMAT_VERSION, ImageKey, ImageName, TILES_MAX};
 pub use owner::{OWNER_BYTES_MAX, Owner, OwnerError, OwnerId};
 pub use owners::{Claim, ClaimProblem, Claimant, claim};
@@ -50,6 +59,9 @@ pub use record::{OwnerRecord, RECORD_BYTES, RecordRefusal};
 pub use refusal::{Refusal, RefusalCode, RefusalWhy};
 pub use removed::{Removal, Removed, Why};
 pub use room::{NoRoom, Room, Wanted, make_room};
+pub use serve::{
+    NotWritten, NotWrittenCode, Outcome, RequestRefusal, Serve, Served, TileError, Written,
+};
 pub use settings::{Check, MIN_FREE_BYTES, Mode, Settings};
 pub use stem::KeyStem;
 pub use survey::{RecordFault, Stray};

@@ -2,7 +2,7 @@
 //!
 //! Never: a reason without values; damage that is called absence.
 
-use crate::header::{Difference, HEADER_BYTES, HeaderError, HeaderField, PayloadHash};
+use crate::header::{Difference, HeaderError, HeaderField, PayloadHash};
 use packhouse_base::Blame;
 use packhouse_sys::fs::FsError;
 use packhouse_sys::stat::FileKind;
@@ -185,14 +185,6 @@ impl RefusalWhy {
             Self::Changed { .. } => RefusalCode::Changed,
             Self::Scale { .. } => RefusalCode::SampleScale,
             Self::Code { .. } => RefusalCode::SampleCode,
-        }
-    }
-
-    /// A file that is shorter than a header.
-    pub(crate) const fn no_header(actual: u64) -> Self {
-        Self::Length {
-            expected: HEADER_BYTES as u64,
-            actual,
         }
     }
 }

@@ -29,7 +29,7 @@ pub struct Settings {
     pub mode: Mode,
     /// How an intact image is compared.
     pub check: Check,
-    /// Cap on the bytes of all images in the folder. `None`: the free space alone is the bound.
+    /// Cap on the bytes of all images in the folder. `None`: a fifth of the file system.
     pub max_bytes: Option<u64>,
     /// Free space of the file system that is never used.
     pub min_free_bytes: u64,
@@ -42,7 +42,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Read and write, samples, no cap, one thread, seed 0, and a free-space floor of 1 GiB.
+    /// Read and write, samples, the default cap, one thread, seed 0, and a free-space floor of 1 GiB.
     pub const fn new() -> Self {
         Self {
             mode: Mode::ReadWrite,

@@ -1,0 +1,121 @@
+//! A folder of images that engines are served from, or the reason why there is none.
+
+use crate::folder::{Folder, FolderError};
+use crate::head::Head;
+use crate::owner::Owner;
+use crate::serve::{RequestRefusal, Serve};
+use crate::settings::{Mode, Settings};
+use packhouse_base::Blame;
+use packhouse_layout::int8_tile::TileGeometry;
+use packhouse_pack::Packers;
+use packhouse_sys::clock::Clock;
+use packhouse_sys::fs::Fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Images as configured. Clones share one folder.
+#[derive(Clone)]
+pub struct Images {
+    shared: Arc<Shared>,
+}
+
+/// What all serves of one `Images` share.
+pub(crate) struct Shared {
+    pub(crate) fs: Arc<dyn Fs>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) settings: Settings,
+    pub(crate) folder: Result<Folder, Off>,
+}
+
+/// Why images are off: everything is packed, and no file is read or written.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Off {
+    /// `Mode::Off`.
+    #[error("switched off")]
+    Switch,
+    /// The caller knows no folder.
+    #[error("no folder is known")]
+    NoFolder,
+    /// There is no folder, and none is made in `Mode::ReadOnly`.
+    #[error("{} is not there, and read-only makes none", .root.display())]
+    Absent {
+        /// The folder.
+        root: PathBuf,
+    },
+    /// The folder can't be used.
+    #[error(transparent)]
+    Folder(#[from] FolderError),
+}
+
+impl Images {
+    /// Opens a folder of images, and makes it in `Mode::ReadWrite`. Never fails: whatever is in the
+    /// way, tiles are packed, and `why_off` says why.
+    pub fn open(
+        fs: Arc<dyn Fs>,
+        clock: Arc<dyn Clock>,
+        root: Option<&Path>,
+        settings: Settings,
+    ) -> Self {
+        let folder = open_folder(fs.as_ref(), root, settings.mode);
+        let shared = Shared {
+            fs,
+            clock,
+            settings,
+            folder,
+        };
+        Self {
+            shared: Arc::new(shared),
+        }
+    }
+
+    /// Why no image is used, if none is.
+    pub fn why_off(&self) -> Option<&Off> {
+        self.shared.folder.as_ref().err()
+    }
+
+    /// The settings.
+    pub fn settings(&self) -> &Settings {
+        &self.shared.settings
+    }
+
+    /// The folder, unless images are off.
+    pub fn folder(&self) -> Option<&Folder> {
+        self.shared.folder.as_ref().ok()
+    }
+
+    /// Starts serving the tiles of one head. Opens no file.
+    ///
+    /// # Errors
+    /// When the head has no tiles in this geometry.
+    pub fn serve(
+        &self,
+        packers: Arc<Packers>,
+        head: Head,
+        geometry: TileGeometry,
+        owner: Owner,
+    ) -> Result<Serve, RequestRefusal> {
+        Serve::new(self.shared.clone(), packers, head, geometry, owner)
+    }
+}
+
+fn open_folder(fs: &dyn Fs, root: Option<&Path>, mode: Mode) -> Result<Folder, Off> {
+    let make = match mode {
+        Mode::Off => return Err(Off::Switch),
+        Mode::ReadOnly => false,
+        Mode::ReadWrite => true,
+    };
+    let root = root.ok_or(Off::NoFolder)?;
+    Folder::open(fs, root, make)?.ok_or_else(|| Off::Absent {
+        root: root.to_owned(),
+    })
+}
+
+impl Off {
+    /// Says whose side it is on.
+    pub fn blame(&self) -> Blame {
+        match self {
+            Self::Switch | Self::NoFolder | Self::Absent { .. } => Blame::Caller,
+            Self::Folder(error) => error.blame(),
+        }
+    }
+}
