@@ -1,7 +1,10 @@
 //! The values of tensors: what numbers a block's bytes stand for, in plain loops.
 //!
-//! - `float`: types that store numbers, and the halves that all scales are;
-//! - `simple`: one scale, at most one offset, for a block's codes.
+//! - `float`: types that store numbers, and the halves that most scales are;
+//! - `simple`: one scale, and at most one offset, for a block's codes;
+//! - `k`: scales of sub-blocks, themselves scaled; `six_bits`: some of those;
+//! - `few`: codes that are digits or name one of few levels;
+//! - `iq`: codes that name a point of a grid; `grids`: the grids.
 //!
 //! Invariants:
 //! - every value has the bits that ggml's own reference functions give it: the same operations in
@@ -12,8 +15,13 @@
 //! Never quantises, and knows no shapes: a row is whole blocks. Specified in
 //! `docs/format/values.md`.
 
+mod few;
 mod float;
+mod grids;
+mod iq;
+mod k;
 mod simple;
+pub(crate) mod six_bits;
 
 use packhouse_base::Blame;
 use packhouse_base::ggml_type::GgmlType;
@@ -78,6 +86,25 @@ fn reader(ty: GgmlType) -> Option<Reader> {
         "Q5_0" => |source, target| blocks(source, target, simple::q5_0),
         "Q5_1" => |source, target| blocks(source, target, simple::q5_1),
         "Q8_0" => |source, target| blocks(source, target, simple::q8_0),
+        "Q2_K" => |source, target| blocks(source, target, k::q2_k),
+        "Q3_K" => |source, target| blocks(source, target, k::q3_k),
+        "Q4_K" => |source, target| blocks(source, target, k::q4_k),
+        "Q5_K" => |source, target| blocks(source, target, k::q5_k),
+        "Q6_K" => |source, target| blocks(source, target, k::q6_k),
+        "Q8_K" => |source, target| blocks(source, target, k::q8_k),
+        "TQ1_0" => |source, target| blocks(source, target, few::tq1_0),
+        "TQ2_0" => |source, target| blocks(source, target, few::tq2_0),
+        "MXFP4" => |source, target| blocks(source, target, few::mxfp4),
+        "NVFP4" => |source, target| blocks(source, target, few::nvfp4),
+        "IQ4_NL" => |source, target| blocks(source, target, few::iq4_nl),
+        "IQ4_XS" => |source, target| blocks(source, target, few::iq4_xs),
+        "IQ1_S" => |source, target| blocks(source, target, iq::iq1_s),
+        "IQ1_M" => |source, target| blocks(source, target, iq::iq1_m),
+        "IQ2_XXS" => |source, target| blocks(source, target, iq::iq2_xxs),
+        "IQ2_XS" => |source, target| blocks(source, target, iq::iq2_xs),
+        "IQ2_S" => |source, target| blocks(source, target, iq::iq2_s),
+        "IQ3_XXS" => |source, target| blocks(source, target, iq::iq3_xxs),
+        "IQ3_S" => |source, target| blocks(source, target, iq::iq3_s),
         _ => return None,
     };
     Some(reader)

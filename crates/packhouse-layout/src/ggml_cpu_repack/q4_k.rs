@@ -6,6 +6,7 @@
 //! So the scales are an eight by eight matrix that is transposed.
 
 use super::twin::{GROUP_ROWS, Stack, block, gather, interleave, part, scatter};
+use crate::dequant::six_bits::{CODE_BYTES, Code, decode};
 
 /// Bytes of a source block: scale, minimum, 6-bit scales and minima, quants.
 pub(super) const BLOCK_BYTES: usize = QUANTS + 128;
@@ -13,7 +14,6 @@ pub(super) const BLOCK_BYTES: usize = QUANTS + 128;
 const HALF_BYTES: usize = 2;
 const MINIMUM: usize = HALF_BYTES;
 const CODES: usize = MINIMUM + HALF_BYTES;
-const CODE_BYTES: usize = 12;
 const QUANTS: usize = CODES + CODE_BYTES;
 const SUB_BLOCKS: usize = 8;
 
@@ -49,28 +49,7 @@ pub(super) fn unpack(packed: &[u8]) -> Stack<BLOCK_BYTES> {
     stack
 }
 
-/// Eight scales and eight minima of 6 bits each.
-#[derive(Clone, Copy, Default)]
-struct Code {
-    scales: [u8; 8],
-    minima: [u8; 8],
-}
-
-/// Reads the code: bytes 0..4 hold scales 0..4 in their low six bits, bytes 4..8 minima 0..4.
-/// Scales and minima 4..8 have their low four bits in the halves of bytes 8..12 and their high two
-/// in the top bits of the first eight.
-fn decode(bytes: &[u8; CODE_BYTES]) -> Code {
-    let mut code = Code::default();
-    for index in 0..4 {
-        let (scale, minimum, low) = (bytes[index], bytes[4 + index], bytes[8 + index]);
-        code.scales[index] = scale & 0x3f;
-        code.minima[index] = minimum & 0x3f;
-        code.scales[4 + index] = (scale >> 6) << 4 | low & 0x0f;
-        code.minima[4 + index] = (minimum >> 6) << 4 | low >> 4;
-    }
-    code
-}
-
+/// The inverse of `decode`.
 fn encode(code: &Code) -> [u8; CODE_BYTES] {
     let mut bytes = [0; CODE_BYTES];
     for index in 0..4 {

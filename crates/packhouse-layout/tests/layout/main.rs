@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod admission;
+mod dequant;
 mod docs;
 mod groups;
 mod mersenne;
