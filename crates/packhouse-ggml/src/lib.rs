@@ -10,7 +10,7 @@
 //! - `packer`: the engine's own packer, run by us;
 //! - `environment`, `output`: the process' words, in and out; `plugin`: all of it together;
 //! - `equivalence`: hosts an engine's libraries to compare stored packs with live ones;
-//! - `live`: the same, for whoever compares packers of ours with the engine's.
+//! - `live`, `values`: the same, for whoever compares packers and values of ours with the engine's.
 //!
 //! Invariants:
 //! - no slot of a table that the probe did not identify is called;
@@ -32,6 +32,7 @@ mod plugin;
 mod select;
 mod symbols;
 mod tensor;
+pub mod values;
 
 use abi::v3;
 use plugin::Plugin;

@@ -21,6 +21,7 @@ mod staged;
 mod synthetic;
 mod template;
 mod twins;
+mod values;
 
 use engine_tests::report::{self, Load};
 use engine_tests::server::Completion;
