@@ -1,8 +1,8 @@
 //! The repository's own rules and generated documents.
 //!
 //! `cargo xtask tidy` judges the tree against rules that no compiler knows; `cargo xtask docs`
-//! renders `docs/cli.md`, the CLI's snapshots and the C header again; `cargo xtask mutants` breaks a
-//! copy of our own code, line by line, and asks the tests to notice. Tidy reads the tree and never
+//! renders `docs/cli.md`, the CLI's snapshots and the C header again; `cargo xtask mutants` breaks
+//! a copy of our own code, line by line, and asks the tests to notice. Tidy reads the tree, never
 //! writes; each of its rules has a mutant in its own tests that must fail.
 
 #![forbid(unsafe_code)]

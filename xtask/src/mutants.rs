@@ -294,7 +294,8 @@ mod tests {
         for bad in [
             "",
             "[[mutant]]\nname = 'a'",
-            "[[mutant]]\nname = 'a'\nfile = 'f'\nfind = 'x'\nreplace = 'x'\npackage = 'p'\ntests = 'lib'",
+            "[[mutant]]\nname = 'a'\nfile = 'f'\nfind = 'x'\nreplace = 'x'\npackage = 'p'\n\
+             tests = 'lib'",
             "[[mutant]]\nnmae = 'a'",
         ] {
             assert!(parse(bad).is_err(), "{bad}");
