@@ -174,6 +174,8 @@ enum {
     PACKHOUSE_NOT_ADMITTED = 161,
     /* The layout is known, but only an engine packs this type in it. */
     PACKHOUSE_NO_PACKER = 162,
+    /* The layout rounds what it packs, so that no payload gives its source back. */
+    PACKHOUSE_NOT_INVERTIBLE = 163,
     /* A strict set had a refusal before. */
     PACKHOUSE_SET_FAILED = 170,
     /* The operating system said no. */
@@ -605,7 +607,8 @@ packhouse_status packhouse_pack(
 
 /* Gives the source of a payload back. Writes every byte of source, whose length must be the
    one of packhouse_lengths. What turns out not to be the contract's source_sha256 is refused,
-   and source is set to zero. */
+   and source is set to zero. Of a layout that is not invertible nothing is unpacked or
+   written. */
 packhouse_status packhouse_unpack(
     const packhouse_contract *contract,
     const void *payload,

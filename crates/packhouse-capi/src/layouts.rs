@@ -173,7 +173,7 @@ pub unsafe extern "C" fn packhouse_pack(
 
 /// Gives the source of a payload back. Writes every byte of `source`, whose length must be the one
 /// of `packhouse_lengths`. What turns out not to be the contract's `source_sha256` is refused, and
-/// `source` is set to zero.
+/// `source` is set to zero. Of a layout that is not invertible nothing is unpacked or written.
 ///
 /// # Safety
 /// As for `packhouse_pack`.
@@ -251,7 +251,8 @@ unsafe fn buffers<'a>(
     let to_length = length(to_names, to.cast_const(), to_bytes, to_expected)?;
     let (start, end) = (from.addr(), from.addr().saturating_add(from_length));
     if to.addr() < end && start < to.addr().saturating_add(to_length) {
-        return Err(Usage::Overlap);
+        let [first, second] = [from_names[0], to_names[0]];
+        return Err(Usage::Overlap { first, second });
     }
     // SAFETY: the caller's promise; neither is NULL and they do not overlap.
     unsafe {

@@ -196,7 +196,7 @@ static void pack(state *s) {
     packhouse_refusal refusal = {.struct_size = sizeof refusal};
     uint64_t source_bytes = 0, payload_bytes = 0;
     packhouse_lengths(&s->contract, &source_bytes, &payload_bytes, NULL);
-    char *source = malloc(source_bytes + 1), *again = malloc(source_bytes + 1);
+    char *source = malloc(source_bytes + 1), *again = calloc(1, source_bytes + 1);
     char *payload = calloc(1, payload_bytes + 1);
     int file = open(word(s), O_RDONLY);
     from_file(&file, 0, source, source_bytes);

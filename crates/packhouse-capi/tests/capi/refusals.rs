@@ -646,6 +646,18 @@ fn packers_that_a_contract_does_not_mean(seen: &mut Seen, world: &World) {
     let lines = world.probe(RECEIPT, &words(&[&contract], &pack));
     seen.refused(&lines, "pack", "SOURCE", &["q4_0-xe2-dpas-v2", &other]);
     seen.refused(&lines, "unpack", "SOURCE", &["q4_0-xe2-dpas-v2", &other]);
+    // A head of rounded columns is packed, and no source comes of it.
+    let mut contract = world.contract(0);
+    contract[1] = "int8-tile-rm-v1".to_owned();
+    contract[2] = "1".to_owned();
+    contract[7] = "-".to_owned();
+    let lines = world.probe(RECEIPT, &words(&[&contract], &pack));
+    assert!(
+        lines.contains(&"pack PACKHOUSE_OK ".to_owned()),
+        "{lines:#?}"
+    );
+    let parts = ["int8-tile-rm-v1 is not invertible: it rounds what it packs"];
+    seen.refused(&lines, "unpack", "NOT_INVERTIBLE", &parts);
     let mut contract = world.contract(1);
     contract[5] = "=".to_owned();
     let lines = world.probe(RECEIPT, &words(&[&contract], &["lengths"]));

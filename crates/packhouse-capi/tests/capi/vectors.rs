@@ -2,6 +2,8 @@
 
 use packhouse::*;
 use packhouse_base::ggml_type::GgmlType;
+use packhouse_layout::Layout;
+use packhouse_loader::set::Code;
 use serde_json::Value;
 use std::ffi::{CStr, CString};
 use std::ptr;
@@ -22,6 +24,11 @@ fn bytes(hex: &Value) -> Vec<u8> {
     pairs
         .map(|pair| byte(pair).expect("because it is hex"))
         .collect()
+}
+
+fn layout(vector: &Value) -> Layout {
+    let id = vector["layout"].as_str().expect("because it is text");
+    Layout::from_id(id).expect("because the vectors are of current layouts")
 }
 
 /// A contract and what its pointers lead to.
@@ -130,12 +137,13 @@ fn packing_and_unpacking_through_c_make_the_vectors() {
                     packhouse_unpack(contract, from, payload_bytes, to, source_bytes, none),
                 )
             };
-            assert_eq!(statuses, (OK, OK));
-            assert_eq!(
-                (target, back),
-                (payload.clone(), source.clone()),
-                "{vector}"
-            );
+            // What has no inverse leaves the place for the source as it was.
+            let (unpacked, source) = match layout(&vector).is_invertible() {
+                true => (OK, source.clone()),
+                false => (Code::NotInvertible.number(), vec![poison; source.len()]),
+            };
+            assert_eq!(statuses, (OK, unpacked));
+            assert_eq!((target, back), (payload.clone(), source), "{vector}");
         }
     }
 }

@@ -101,7 +101,7 @@ fn f16_offsets(ty: GgmlType) -> &'static [usize] {
     row.map_or(&[], |(_, offsets)| offsets)
 }
 
-const F16_OFFSETS: [(&str, &[usize]); 23] = [
+const F16_OFFSETS: [(&str, &[usize]); 24] = [
     ("F16", &[0]),
     ("Q4_0", &[0]),
     ("Q4_1", &[0, 2]),
@@ -125,6 +125,7 @@ const F16_OFFSETS: [(&str, &[usize]); 23] = [
     ("TQ1_0", &[52]),
     ("TQ2_0", &[64]),
     ("Q1_0", &[0]),
+    ("Q2_0", &[0]),
 ];
 
 /// The F32 columns: one draw per value, and a kind of column by turns.

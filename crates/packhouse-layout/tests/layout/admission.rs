@@ -128,6 +128,118 @@ pub(crate) const REFUSED: &[Refused] = &[
         "the sizes of a tensor of dims [0, 1099511627776, 1099511627776] do not fit 64 bits",
     ),
     (
+        Layout::Int8TileRm,
+        "I8",
+        &[32, 16],
+        &[],
+        "type I8 has no packing in int8-tile-rm-v1",
+    ),
+    (
+        Layout::Int8TileB8,
+        "F16",
+        &[32, 16, 2],
+        &[],
+        "int8-tile-b8-v1 is an order of one matrix, and dims [32, 16, 2] are a stack of them",
+    ),
+    (
+        Layout::Int8TileRm,
+        "F16",
+        &[0, 16],
+        &[],
+        "dims [0, 16] are not a matrix or a stack of matrices with rows",
+    ),
+    (
+        Layout::Int8TileRm,
+        "F16",
+        &[32, 0],
+        &[],
+        "dims [32, 0] are not a matrix or a stack of matrices with rows",
+    ),
+    (
+        Layout::Int8TileRm,
+        "F16",
+        &[32, 16, 0],
+        &[],
+        "dims [32, 16, 0] are not a matrix or a stack of matrices with rows",
+    ),
+    (
+        Layout::Int8TileB8,
+        "Q4_0",
+        &[48, 16],
+        &[],
+        "row of 48 elements is no whole number of 32-element blocks",
+    ),
+    (
+        Layout::Int8TileRm,
+        "F32",
+        &[32, 16],
+        &[("kpad", 31), ("kd", 64)],
+        "int8-tile-rm-v1: columns of 32 values do not fit kpad, which is 31",
+    ),
+    (
+        Layout::Int8TileRm,
+        "F32",
+        &[32, 16],
+        &[("kd", 31)],
+        "int8-tile-rm-v1: kpad is 32, more than kd, which is 31",
+    ),
+    (
+        Layout::Int8TileB8,
+        "F32",
+        &[32, 16],
+        &[("kd", 96)],
+        "int8-tile-b8-v1: kd is 96, which the blocked order needs to be a multiple of 64",
+    ),
+    (
+        Layout::Int8TileB8,
+        "F32",
+        &[32, 16],
+        &[("nd", 192)],
+        "int8-tile-b8-v1: nd is 192, which the blocked order needs to be a multiple of 128",
+    ),
+    (
+        Layout::Int8TileRm,
+        "F32",
+        &[32, 16],
+        &[("t", 17), ("nd", 16)],
+        "int8-tile-rm-v1: t is 17, more than nd, which is 16",
+    ),
+    (
+        Layout::Int8TileRm,
+        "F32",
+        &[32, 16],
+        &[("nd", 15)],
+        "int8-tile-rm-v1: t is 16, more than nd, which is 15",
+    ),
+    (
+        Layout::Int8TileB8,
+        "F32",
+        &[32, 16],
+        &[("kd", 63)],
+        "int8-tile-b8-v1 takes kd from 64 to 16777216 here, not 63",
+    ),
+    (
+        Layout::Int8TileB8,
+        "F32",
+        &[32, 16],
+        &[("t", 16_777_217)],
+        "int8-tile-b8-v1 takes t from 1 to 16777216 here, not 16777217",
+    ),
+    (
+        Layout::Int8TileRm,
+        "F32",
+        &[32, 16],
+        &[("kd", 16_777_216), ("nd", 4097)],
+        "int8-tile-rm-v1: kd 16777216 times nd 4097 is more than 68719476736 bytes of codes",
+    ),
+    (
+        Layout::Int8TileRm,
+        "F32",
+        &[1, 1 << 60],
+        &[("t", 1), ("kd", 1 << 10)],
+        "the sizes of a tensor of dims [1, 1152921504606846976] do not fit 64 bits",
+    ),
+    (
         Layout::GgmlCpuRepack,
         "Q4_0",
         &[32, 16],
@@ -180,6 +292,8 @@ fn ids_and_versions_are_those_of_the_design_and_found_again() {
         [
             ("ggml-cpu-repack", 1),
             ("identity-v1", 1),
+            ("int8-tile-b8-v1", 1),
+            ("int8-tile-rm-v1", 1),
             ("q4_0-joint-n-v1", 1),
             ("q4_0-reordered-v1", 1),
             ("q4_0-xe2-dpas-v2", 2),
@@ -203,6 +317,26 @@ fn ids_and_versions_are_those_of_the_design_and_found_again() {
 fn parameters_are_completed_as_pack_keys_want_them() {
     let joint = admit(Layout::Q4_0JointN, "Q4_0", &[32, 16], &[]);
     assert_eq!(*joint.parameters(), parameters(&[("n_tile", 8)]));
+    let sizes = |kd, nd, kpad, t| parameters(&[("kd", kd), ("nd", nd), ("kpad", kpad), ("t", t)]);
+    for (layout, given, complete) in [
+        (Layout::Int8TileRm, &[][..], sizes(96, 50, 96, 50)),
+        (Layout::Int8TileB8, &[], sizes(128, 128, 96, 50)),
+        (
+            Layout::Int8TileB8,
+            &[("kpad", 129)],
+            sizes(192, 128, 129, 50),
+        ),
+        (Layout::Int8TileB8, &[("t", 129)], sizes(128, 256, 96, 129)),
+        (
+            Layout::Int8TileRm,
+            &[("t", 7), ("kd", 100)],
+            sizes(100, 7, 96, 7),
+        ),
+        (Layout::Int8TileRm, &[("nd", 64)], sizes(96, 64, 96, 50)),
+    ] {
+        let tiles = admit(layout, "Q4_0", &[96, 50], given);
+        assert_eq!(*tiles.parameters(), complete, "{layout:?} {given:?}");
+    }
     let repacked = admit(Layout::GgmlCpuRepack, "Q8_0", &[32, 24], &[]);
     assert_eq!(*repacked.parameters(), parameters(&[("unit_rows", 8)]));
     let same = admit(
@@ -251,6 +385,9 @@ fn sizes_beyond_64_bits_are_told_by_every_layout() {
         (Layout::GgmlCpuRepack, vec![32, 16, u64::MAX]),
         (Layout::GgmlCpuRepack, vec![wide, 16]),
         (Layout::Identity, vec![32, wide]),
+        (Layout::Int8TileB8, vec![32, wide]),
+        (Layout::Int8TileRm, vec![32, wide]),
+        (Layout::Int8TileRm, vec![wide, wide]),
         (Layout::Q4_0JointN, vec![32, wide]),
         (Layout::Q4_0Reordered, vec![32, wide]),
         (Layout::Q4_0Xe2DpasV2, vec![32, wide]),

@@ -33,6 +33,13 @@ fn admitted_tensors() -> Vec<Admitted> {
     ] {
         all.push(admit(Layout::GgmlCpuRepack, name, &dims, &[]));
     }
+    for layout in [Layout::Int8TileB8, Layout::Int8TileRm] {
+        for (name, dims) in [("F32", [5, 3]), ("F16", [70, 131]), ("Q4_0", [64, 1])] {
+            all.push(admit(layout, name, &dims, &[]));
+            let sizes = [("kd", 192), ("nd", 256), ("kpad", 73), ("t", 130)];
+            all.push(admit(layout, name, &dims, &sizes));
+        }
+    }
     all
 }
 
@@ -43,7 +50,35 @@ fn groups_tile_source_and_payload() {
         let source = groups.clone().map(|index| admitted.group_source(index));
         assert_tiles(source.collect(), admitted.source_bytes(), &admitted);
         let payload = groups.flat_map(|index| admitted.group_payload(index));
-        assert_tiles(payload.collect(), admitted.payload_bytes(), &admitted);
+        match admitted.tile_geometry() {
+            None => assert_tiles(payload.collect(), admitted.payload_bytes(), &admitted),
+            Some(_) => assert_all_but_padding(payload.collect(), &admitted),
+        }
+    }
+}
+
+/// What groups leave out of tiles is what no column fills: a byte beside them is the padding's.
+fn assert_all_but_padding(mut pieces: Vec<Range<u64>>, admitted: &Admitted) {
+    let geometry = admitted.tile_geometry().expect("because it is of tiles");
+    let columns = admitted.geometry().row_count;
+    let bytes = pieces.iter().map(|piece| piece.end - piece.start);
+    assert_eq!(bytes.sum::<u64>(), columns * (geometry.kpad() + 4));
+    pieces.sort_by_key(|piece| piece.start);
+    let apart = |pair: &[Range<u64>]| pair[0].end <= pair[1].start;
+    assert!(pieces.windows(2).all(apart), "{admitted:?}");
+    let mut payload = pack(admitted, &random(admitted.source_bytes(), 5));
+    for piece in pieces {
+        payload[bytes_of(piece)].fill(0);
+    }
+    let tiles = payload.chunks_exact(length(geometry.payload_bytes()));
+    for (tile, payload) in (0..).zip(tiles) {
+        let filled = geometry.tile_columns(columns, tile);
+        let (codes, scales) = payload.split_at(length(geometry.code_bytes()));
+        assert!(codes.iter().all(|code| *code == 0), "{admitted:?}");
+        let (filled, empty) = scales.split_at(length(4 * (filled.end - filled.start)));
+        assert!(filled.iter().all(|byte| *byte == 0), "{admitted:?}");
+        let is_padding = |scale: &[u8]| scale == (1.0_f32 / 127.0).to_le_bytes();
+        assert!(empty.chunks_exact(4).all(is_padding), "{admitted:?}");
     }
 }
 
@@ -66,10 +101,13 @@ fn each_group_packs_alone_to_its_pieces_of_the_whole() {
         let payload = pack(&admitted, &source);
         for index in 0..admitted.group_count() {
             let group = admitted.group(index);
-            assert_eq!(group.parameters(), admitted.parameters());
+            match admitted.tile_geometry() {
+                None => assert_eq!(group.parameters(), admitted.parameters()),
+                Some(_) => assert_eq!(group.layout(), Layout::Int8TileRm),
+            }
             assert_eq!(group.group_count(), 1, "{admitted:?}");
-            let alone = pack(&group, &source[bytes(admitted.group_source(index))]);
-            let pieces = admitted.group_payload(index).map(bytes);
+            let alone = pack(&group, &source[bytes_of(admitted.group_source(index))]);
+            let pieces = admitted.group_payload(index).map(bytes_of);
             let pieces: Vec<u8> = pieces
                 .flat_map(|piece| payload[piece].iter().copied())
                 .collect();
@@ -78,7 +116,7 @@ fn each_group_packs_alone_to_its_pieces_of_the_whole() {
     }
 }
 
-fn bytes(range: Range<u64>) -> Range<usize> {
+fn bytes_of(range: Range<u64>) -> Range<usize> {
     length(range.start)..length(range.end)
 }
 
@@ -109,6 +147,38 @@ fn a_ragged_last_group_has_the_rows_that_are_left() {
     );
     assert_eq!(admitted.group(1).dims(), [64]);
     assert_eq!(admitted.group(0).dims(), [64, 4]);
+}
+
+/// The group of a column of any tile is a tile of its own: its codes down the depth, its scale.
+#[test]
+fn a_column_of_a_head_is_a_row_major_tile() {
+    let sizes = [("kd", 64), ("nd", 128), ("kpad", 9), ("t", 4)];
+    let admitted = admit(Layout::Int8TileB8, "F16", &[8, 6], &sizes);
+    let group = admitted.group(5);
+    assert_eq!(group.layout(), Layout::Int8TileRm);
+    assert_eq!(group.dims(), [8]);
+    let geometry = group.tile_geometry().expect("because it is of tiles");
+    let sizes = geometry.sizes();
+    assert_eq!((sizes.kd, sizes.nd, sizes.kpad, sizes.t), (9, 1, 9, 1));
+    // The second tile begins at 64 * 128 + 4 * 128; column 5 is its column 1.
+    let tile = 8704;
+    let codes = [1, 9, 17, 25, 33, 41, 49, 57, 1025];
+    let codes = codes.map(|at| tile + at..tile + at + 1);
+    let scale = tile + 8192 + 4..tile + 8192 + 8;
+    let pieces: Vec<_> = admitted.group_payload(5).collect();
+    assert_eq!(pieces, [&codes[..], &[scale]].concat());
+}
+
+/// Samples name the row of a difference without an inverse because it is the group's only one.
+#[test]
+fn groups_without_an_inverse_are_single_rows() {
+    let tensors = admitted_tensors().into_iter();
+    let rounded = tensors.filter(|admitted| !admitted.layout().is_invertible());
+    let rounded: Vec<_> = rounded.collect();
+    assert_eq!(rounded.len(), 12);
+    for admitted in rounded {
+        assert_eq!(admitted.geometry().unit_rows, 1, "{admitted:?}");
+    }
 }
 
 #[test]

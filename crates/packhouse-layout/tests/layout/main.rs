@@ -6,6 +6,7 @@ mod admission;
 mod dequant;
 mod docs;
 mod groups;
+mod int8_tile;
 mod mersenne;
 mod reference;
 mod vectors;

@@ -28,6 +28,11 @@ fn kinds() -> Vec<Admitted> {
     for name in ["F32", "F16", "BF16", "Q4_0", "Q6_K"] {
         kinds.push(admit(Layout::Identity, name, &[256, 2], &[]));
     }
+    for layout in [Layout::Int8TileB8, Layout::Int8TileRm] {
+        for name in ["F32", "F16", "BF16", "Q8_0", "Q4_K", "Q6_K"] {
+            kinds.push(admit(layout, name, &[256, 2], &[]));
+        }
+    }
     for ty in GgmlType::all() {
         for rows in [16, 8] {
             let dims = [ty.block_elements(), rows];
@@ -49,6 +54,14 @@ fn small_tensors() -> Vec<(Admitted, Vec<u8>)> {
         admit(Layout::Q4_0JointN, "Q4_0", &[32, 9], &[]),
         admit(Layout::Q4_0Reordered, "Q4_0", &[64, 3], &[]),
         admit(Layout::Identity, "Q8_0", &[32, 2], &[]),
+        admit(
+            Layout::Int8TileRm,
+            "F32",
+            &[5, 7],
+            &[("kd", 8), ("nd", 4), ("kpad", 6), ("t", 3)],
+        ),
+        admit(Layout::Int8TileRm, "Q4_0", &[32, 2], &[]),
+        admit(Layout::Int8TileB8, "BF16", &[9, 3], &[]),
     ] {
         let source = random(admitted.source_bytes(), 20);
         all.push((admitted, source));
@@ -83,7 +96,8 @@ fn payload(admitted: &Admitted, source: &[u8]) -> Value {
 fn fingerprint(kind: &Admitted) -> Value {
     let golden = kind.golden();
     let packed = pack(&golden.admitted, &golden.source);
-    let mut value = named(kind, false);
+    // Of tiles the golden weight's parameters are its own.
+    let mut value = named(&golden.admitted, false);
     value["golden_dims"] = json!(golden.admitted.dims());
     value["golden_source_sha256"] = json!(Digest::of(&golden.source).to_string());
     value["golden_payload_sha256"] = json!(Digest::of(&packed).to_string());
