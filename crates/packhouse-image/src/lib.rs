@@ -19,12 +19,14 @@
 
 #![forbid(unsafe_code)]
 
+mod collect;
 mod counters;
 mod folder;
 mod head;
 mod header;
 mod hex;
 mod images;
+mod inventory;
 mod items;
 mod key;
 mod lock;
@@ -43,7 +45,9 @@ mod stem;
 mod survey;
 mod sweep;
 mod tree;
+mod verify;
 
+pub use collect::{CollectError, Collected, Limits, Selection, collect, remove};
 pub use counters::Counters;
 pub use folder::{Folder, FolderError, ImageFile};
 pub use head::{Dtype, DtypeError, Head, HeadDigest};
@@ -51,6 +55,7 @@ pub use header::{
     Difference, HEADER_BYTES, HeadError, Header, HeaderError, HeaderField, PayloadHash, file_bytes,
 };
 pub use images::{Images, Off};
+pub use inventory::{ImageListing, Inventory, OwnerListing, TempListing, inventory};
 pub use key::{FORMAT_VERSION, ImageKey, ImageName, TILES_MAX};
 pub use owner::{OWNER_BYTES_MAX, Owner, OwnerError, OwnerId};
 pub use owners::{Claim, ClaimProblem, Claimant, claim};
@@ -65,3 +70,4 @@ pub use serve::{
 pub use settings::{Check, MIN_FREE_BYTES, Mode, Settings};
 pub use stem::KeyStem;
 pub use survey::{RecordFault, Stray};
+pub use verify::{ImageFault, VerifiedImage, verify_image};

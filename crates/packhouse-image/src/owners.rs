@@ -89,10 +89,11 @@ pub fn claim(folder: &Folder, fs: &dyn Fs, clock: &dyn Clock, claimant: Claimant
         return claim;
     };
     let own = read_record(folder, owners, &claimant.name());
-    if let Ok(Some((record, stat))) = &own {
-        if claimant.is_noted(record) && age_ns(stat, clock.wall_ns()) < HOUR_NS {
-            return claim;
-        }
+    if let Ok(Some((record, stat))) = &own
+        && claimant.is_noted(record)
+        && age_ns(stat, clock.wall_ns()) < HOUR_NS
+    {
+        return claim;
     }
     let guard = match lock(folder, clock) {
         Ok(Some(guard)) => guard,

@@ -3,7 +3,8 @@
 //! Invariants:
 //! - what goes is whole keys, least recently used first, and never the key that room is made for or
 //!   one that somebody is writing;
-//! - when all that may go is not enough, nothing goes: a head larger than the cap thrashes nobody.
+//! - when all that may go is not enough, nothing goes: a head larger than the cap thrashes nobody;
+//! - what is older than the settings allow goes along, whether its room is needed or not.
 //!
 //! The cap is about the lengths of all images and temporary files, to the byte. The floor is about
 //! what the file system says is free; a file with a second name frees nothing there. Writers that
@@ -20,6 +21,7 @@ use crate::sweep::{Doomed, stale_temps, sweep};
 use packhouse_base::{Blame, units};
 use packhouse_sys::clock::Clock;
 use packhouse_sys::fs::FsError;
+use std::collections::BTreeMap;
 
 /// What is about to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,6 +148,7 @@ fn plan(
         cap_bytes: settings.max_bytes.unwrap_or(fs.total_bytes / CAP_DIVISOR),
         free_bytes: fs.free_bytes,
         min_free_bytes: settings.min_free_bytes,
+        max_age_ns: settings.max_age_ns.unwrap_or(u64::MAX),
     };
     choose(&survey, clock.wall_ns(), bounds, &KeyStem::of(keep), wanted)
 }
@@ -156,6 +159,7 @@ struct Bounds {
     cap_bytes: u64,
     free_bytes: u64,
     min_free_bytes: u64,
+    max_age_ns: u64,
 }
 
 fn choose(
@@ -176,20 +180,24 @@ fn choose(
     let mut under_floor = floor.saturating_sub(bounds.free_bytes);
     let mut doomed = Vec::new();
     let (mut gone_bytes, mut freed_bytes) = (0u64, 0u64);
-    let victims = std::iter::once(stale_temps(survey, now_ns)).chain(victims(&keys, keep));
-    for group in victims {
-        if over_cap == 0 && under_floor == 0 {
+    let temps = (u64::MAX, stale_temps(survey, now_ns));
+    for (unused_ns, group) in std::iter::once(temps).chain(victims(&keys, keep, now_ns)) {
+        let is_old = unused_ns > bounds.max_age_ns;
+        if over_cap == 0 && under_floor == 0 && !is_old {
             break;
         }
-        for entry in group {
+        for mut entry in group {
+            if is_old && entry.why == Why::Room {
+                entry.why = Why::Age { unused_ns };
+            }
             let freed = if entry.stat.link_count == 1 {
                 entry.stat.allocated_bytes
             } else {
                 0
             };
-            gone_bytes = gone_bytes.saturating_add(entry.stat.size);
+            gone_bytes = gone_bytes.saturating_add(entry.held_bytes());
             freed_bytes = freed_bytes.saturating_add(freed);
-            over_cap = over_cap.saturating_sub(entry.stat.size);
+            over_cap = over_cap.saturating_sub(entry.held_bytes());
             under_floor = under_floor.saturating_sub(freed);
             doomed.push(entry);
         }
@@ -212,22 +220,20 @@ fn choose(
     Ok(doomed)
 }
 
-/// The keys that may go, least recently used first, each with its images.
+/// The keys that may go, least recently used first, each with its age and its images.
 fn victims<'k>(
-    keys: &'k std::collections::BTreeMap<KeyStem, KeyFound>,
+    keys: &'k BTreeMap<KeyStem, KeyFound>,
     keep: &KeyStem,
-) -> impl Iterator<Item = Vec<Doomed>> + use<'k> {
+    now_ns: i64,
+) -> impl Iterator<Item = (u64, Vec<Doomed>)> + use<'k> {
     let may_go = keys
         .iter()
         .filter(|(stem, key)| *stem != keep && !key.young_temp);
-    let mut order: Vec<_> = may_go
-        .map(|(stem, key)| (key.last_use_ns, stem, key))
-        .collect();
-    order.sort_by_key(|(last_use_ns, stem, _)| (*last_use_ns, *stem));
-    order.into_iter().map(|(.., key)| {
+    let mut order: Vec<_> = may_go.collect();
+    order.sort_by_key(|(stem, key)| (key.last_use_ns, *stem));
+    order.into_iter().map(move |(_, key)| {
         let images = key.images.iter();
-        images
-            .map(|image| Doomed::image(image, Why::Room))
-            .collect()
+        let doomed = images.map(|image| Doomed::image(image, Why::Room));
+        (key.unused_ns(now_ns), doomed.collect())
     })
 }

@@ -63,4 +63,4 @@ impl Default for Settings {
 }
 
 /// Free space that is never used when nobody says otherwise.
-pub const MIN_FREE_BYTES: u64 = 1 << 30;
+pub use packhouse_store::root::MIN_FREE_BYTES;

@@ -102,6 +102,16 @@ pub(crate) struct KeyFound {
     pub(crate) young_temp: bool,
 }
 
+impl Place {
+    /// An entry's name below `v1`.
+    pub(crate) fn below(self, name: &str) -> String {
+        match self {
+            Self::Images => name.to_owned(),
+            Self::Owners => format!("{OWNERS_DIR}/{name}"),
+        }
+    }
+}
+
 impl Survey {
     /// Lists the folder. An entry that is gone by the time it is looked at is left out.
     pub(crate) fn take(folder: &Folder) -> Result<Self, FsError> {
@@ -125,7 +135,11 @@ impl Survey {
     /// Lengths of all images and temporary files: what the cap is about.
     pub(crate) fn held_bytes(&self) -> u64 {
         let images = self.images.iter().map(|found| found.stat.size);
-        let temps = self.temps.iter().map(|found| found.stat.size);
+        let temps = self
+            .temps
+            .iter()
+            .filter(|found| found.place == Place::Images);
+        let temps = temps.map(|found| found.stat.size);
         images.chain(temps).sum()
     }
 
@@ -212,6 +226,13 @@ impl Survey {
     }
 }
 
+impl KeyFound {
+    /// How long ago the key was used; 0 where its time is yet to come.
+    pub(crate) fn unused_ns(&self, now_ns: i64) -> u64 {
+        u64::try_from(now_ns.saturating_sub(self.last_use_ns)).unwrap_or(0)
+    }
+}
+
 impl TempFound {
     /// Whether somebody may still be writing it.
     pub(crate) fn is_young(&self, now_ns: i64) -> bool {
@@ -224,10 +245,9 @@ impl RecordFault {
     pub fn is_damage(&self) -> bool {
         match self {
             Self::Content { .. } => true,
-            Self::File { why, .. } => match why {
-                RefusalWhy::Unreadable(error) => error.blame() == Blame::Store,
-                _ => true,
-            },
+            Self::File { why, .. } => {
+                !matches!(why, RefusalWhy::Unreadable(error) if error.blame() != Blame::Store)
+            }
         }
     }
 

@@ -4,10 +4,10 @@
 //! - an entry that is not the one that was judged any more is left alone;
 //! - a removal that fails is told and stops nothing.
 
-use crate::folder::{Folder, OWNERS_DIR};
+use crate::folder::Folder;
 use crate::removed::{Removal, Removed, Why};
 use crate::survey::{ImageFound, Place, RecordFound, Survey, TempFound, age_ns};
-use packhouse_sys::fs::{Dir, FsErrorKind};
+use packhouse_sys::fs::{Dir, FsError, FsErrorKind};
 use packhouse_sys::stat::Stat;
 use std::collections::BTreeSet;
 
@@ -50,13 +50,17 @@ impl Doomed {
         }
     }
 
+    /// What its removal takes from the bytes that the cap is about.
+    pub(crate) fn held_bytes(&self) -> u64 {
+        match self.place {
+            Place::Images => self.stat.size,
+            Place::Owners => 0,
+        }
+    }
+
     fn removed(&self) -> Removed {
-        let name = match self.place {
-            Place::Images => self.name.clone(),
-            Place::Owners => format!("{OWNERS_DIR}/{}", self.name),
-        };
         Removed {
-            name,
+            name: self.place.below(&self.name),
             bytes: self.stat.size,
             why: self.why.clone(),
         }
@@ -105,7 +109,7 @@ fn place_dir(folder: &Folder, place: Place) -> Option<&Dir> {
 }
 
 /// Removes an entry; false when it is gone, or another one has its name by now.
-fn remove(dir: &Dir, entry: &Doomed) -> Result<bool, packhouse_sys::fs::FsError> {
+fn remove(dir: &Dir, entry: &Doomed) -> Result<bool, FsError> {
     let is_gone = |kind| kind == FsErrorKind::NotFound;
     let now = match dir.stat_entry(&entry.name) {
         Err(error) if is_gone(error.kind) => return Ok(false),
