@@ -1,31 +1,71 @@
 //! Tiles of an lm-head from columns that the caller fills: the production packer.
 //!
-//! The judge is `packhouse_layout::int8_tile`; every level makes its bytes.
+//! - `Gather`: where columns come from;
+//! - `Packers::pack_tile` packs a tile, `Packers::pack_column` one column alone;
+//! - `Packers::tile_fingerprint`: which packer this is.
+//!
+//! Invariants:
+//! - the judge is `packhouse_layout::int8_tile`; every level makes its bytes, on any number of
+//!   threads;
+//! - a column packed alone goes through the kernel that packs it in its tile;
+//! - every code and every scale of a tile is written;
+//! - a tile is never held in f32: each thread has the values of one column and the codes of
+//!   `COLUMNS` columns; a thread that only writes has codes of up to twice as many.
+//!
+//! Never: a byte beside the tile, or a tile that depends on what was in it.
+//!
+//! Specified in `docs/format/layouts.md`, section 8.
 
-use crate::Packers;
-use packhouse_layout::int8_tile::{TileGeometry, TileOrder, TileSizes, pack_tile};
+pub(crate) mod bound;
+pub(crate) mod columns;
+pub(crate) mod quantiser;
+pub(crate) mod scalar;
+mod target;
+mod work;
+
+use crate::{IsaLevel, Packers};
+use packhouse_base::digest::Fingerprint;
+use packhouse_layout::int8_tile::{GoldenHead, TileGeometry, TileOrder, golden_head};
+use std::convert::Infallible;
 use std::num::NonZeroUsize;
 use std::ops::Range;
+use std::thread::Builder;
+
+pub use columns::{COLUMNS, CodeColumns};
+
+use bound::Bound;
+use target::{PIECE_BYTES, Target};
+use work::Work;
 
 /// Where the values of columns come from. A column is a row of the vocabulary; its target is `kpad`
 /// long and zero, and what is not filled stays so.
 pub enum Gather<'a, E> {
     /// Called on the calling thread only.
-    Serial(&'a mut dyn FnMut(u64, &mut [f32]) -> Result<(), E>),
+    Serial(&'a mut FillSerial<'a, E>),
     /// Called on any of the packing threads, several at once.
-    Parallel(&'a (dyn Fn(u64, &mut [f32]) -> Result<(), E> + Sync)),
+    Parallel(&'a FillParallel<'a, E>),
 }
+
+/// Fills the column of a vocabulary row, one call at a time.
+pub type FillSerial<'a, E> = dyn FnMut(u64, &mut [f32]) -> Result<(), E> + 'a;
+
+/// Fills the column of a vocabulary row, from several threads at once.
+pub type FillParallel<'a, E> = dyn Fn(u64, &mut [f32]) -> Result<(), E> + Sync + 'a;
 
 impl Packers {
     /// Packs one tile on up to `thread_count` threads, the calling one among them; the bytes do not
     /// depend on their number. Each column is asked for once. Returns the sum of all `nd` scales,
     /// added in f64 in the order of the columns.
     ///
+    /// With `Gather::Serial` the other threads write what the calling one gathered and quantised.
+    ///
     /// # Errors
-    /// The first that `gather` gives; codes and scales are then of no value.
+    /// What `gather` gives for the first column that it fails for. Soon after no more columns are
+    /// asked for; codes and scales are then of no value.
     ///
     /// # Panics
-    /// When a length is not the geometry's or `columns` are more than a tile takes.
+    /// When a length is not the geometry's or `columns` are more than a tile takes. A panic of
+    /// `gather` on any thread is one of this function, once all threads have stopped.
     pub fn pack_tile<E: Send>(
         &self,
         geometry: &TileGeometry,
@@ -33,58 +73,182 @@ impl Packers {
         gather: Gather<'_, E>,
         codes: &mut [i8],
         scales: &mut [f32],
-        _thread_count: NonZeroUsize,
+        thread_count: NonZeroUsize,
     ) -> Result<f64, E> {
-        let depth = usize::try_from(geometry.kpad()).expect("because a tile lies in memory");
-        let count = usize::try_from(columns.end - columns.start);
-        let mut values = vec![0.0; depth * count.expect("because a tile lies in memory")];
-        match gather {
-            Gather::Serial(fill) => {
-                for (column, target) in columns.zip(values.chunks_exact_mut(depth)) {
-                    fill(column, target)?;
-                }
-            }
-            Gather::Parallel(fill) => {
-                for (column, target) in columns.zip(values.chunks_exact_mut(depth)) {
-                    fill(column, target)?;
-                }
-            }
-        }
-        Ok(pack_tile(geometry, &values, codes, scales))
+        let tile = Tile {
+            geometry,
+            columns,
+            codes,
+            scales,
+        };
+        pack(self.tile_kernels(), tile, gather, thread_count)
     }
 
-    /// Packs one column alone, as a row-major tile of one column by the same code as whole tiles.
-    /// Returns its scale.
+    /// Packs one column alone, by the kernel that packs it in tiles. Returns its scale.
     ///
     /// # Panics
-    /// When the codes are not as many as the values, or there are none.
+    /// When the codes are not as many as the values.
     pub fn pack_column(&self, values: &[f32], codes: &mut [i8]) -> f32 {
-        let depth = values.len() as u64;
-        let sizes = TileSizes {
-            kd: depth,
-            nd: 1,
-            kpad: depth,
-            t: 1,
+        self.tile_kernels().quantise(values, codes)
+    }
+
+    /// The level of the code that packs tiles.
+    pub fn tile_level(&self) -> IsaLevel {
+        self.tile_kernels().level()
+    }
+
+    /// The fingerprint of the packer of tiles: the golden head of F32 is packed once, by
+    /// `pack_tile`, and the answer kept. It is that of the head's layout, `Packers::fingerprint`.
+    pub fn tile_fingerprint(&self, order: TileOrder) -> Fingerprint {
+        *self.tile_fingerprint_cell(order).get_or_init(|| {
+            let golden = golden_head(order);
+            golden.admitted.fingerprint(&self.pack_golden(&golden))
+        })
+    }
+}
+
+impl Packers {
+    /// The tiles of a golden head as a payload has them.
+    fn pack_golden(&self, golden: &GoldenHead) -> Vec<u8> {
+        let geometry = &golden.geometry;
+        let width = size(golden.width);
+        let fill = |row: u64, values: &mut [f32]| {
+            values[..width].copy_from_slice(&golden.values[size(row) * width..][..width]);
+            Ok::<(), Infallible>(())
         };
-        let geometry = TileGeometry::new(TileOrder::RowMajor, sizes);
-        let geometry = geometry.expect("because a column of a tile is a tile");
-        let mut scale = [0.0];
-        let mut fill = |_: u64, target: &mut [f32]| {
-            target.copy_from_slice(values);
-            Ok::<(), std::convert::Infallible>(())
-        };
-        let gather = Gather::Serial(&mut fill);
-        let packed = self.pack_tile(
-            &geometry,
-            0..1,
-            gather,
-            codes,
-            &mut scale,
-            NonZeroUsize::MIN,
-        );
-        match packed {
-            Ok(_) => scale[0],
-            Err(never) => match never {},
+        let mut codes = vec![0; size(geometry.code_bytes())];
+        let mut scales = vec![0.0; size(geometry.nd())];
+        let mut payload = Vec::new();
+        for tile in 0..geometry.tile_count(golden.vocabulary) {
+            let columns = geometry.tile_columns(golden.vocabulary, tile);
+            let gather = Gather::Parallel(&fill);
+            let packed = self.pack_tile(
+                geometry,
+                columns,
+                gather,
+                &mut codes,
+                &mut scales,
+                NonZeroUsize::MIN,
+            );
+            match packed {
+                Ok(_) => {}
+                Err(never) => match never {},
+            }
+            payload.extend(codes.iter().map(|code| code.cast_unsigned()));
+            payload.extend(scales.iter().flat_map(|scale| scale.to_le_bytes()));
+        }
+        payload
+    }
+}
+
+/// One tile to be packed.
+pub(crate) struct Tile<'a> {
+    pub(crate) geometry: &'a TileGeometry,
+    pub(crate) columns: Range<u64>,
+    pub(crate) codes: &'a mut [i8],
+    pub(crate) scales: &'a mut [f32],
+}
+
+/// Packs a tile, as `Packers::pack_tile` says.
+pub(crate) fn pack<E: Send>(
+    bound: Bound,
+    tile: Tile<'_>,
+    gather: Gather<'_, E>,
+    thread_count: NonZeroUsize,
+) -> Result<f64, E> {
+    pack_on(bound, tile, gather, thread_count, Builder::new)
+}
+
+fn pack_on<E: Send>(
+    bound: Bound,
+    tile: Tile<'_>,
+    gather: Gather<'_, E>,
+    thread_count: NonZeroUsize,
+    builder: fn() -> Builder,
+) -> Result<f64, E> {
+    let Tile {
+        geometry,
+        columns,
+        codes,
+        scales,
+    } = tile;
+    assert_eq!(codes.len() as u64, geometry.code_bytes(), "codes");
+    assert_eq!(scales.len() as u64, geometry.nd(), "scales");
+    let count = columns.end.checked_sub(columns.start);
+    let count = count.expect("because columns begin before they end");
+    assert!(count <= geometry.t(), "columns of a tile");
+    let (packed, padding) = scales.split_at_mut(size(count));
+    padding.fill(bound.quantise(&[], &mut []));
+    let split = Split::of(geometry, size(count), &gather, thread_count);
+    let streamed = codes.len() >= STREAM_BYTES;
+    let target = Target::new(geometry, codes, packed, split.strip_columns);
+    let work = Work::new(bound, size(geometry.kpad()), streamed, target);
+    let first = columns.start;
+    match gather {
+        Gather::Serial(fill) => {
+            let fill = &mut |column, values: &mut [f32]| fill(first + column as u64, values);
+            work.serial(split.others, builder, fill);
+        }
+        Gather::Parallel(fill) => {
+            let fill = &|column, values: &mut [f32]| fill(first + column as u64, values);
+            work.parallel(split.others, builder, fill);
         }
     }
+    match work.failure() {
+        Some(error) => Err(error),
+        None => Ok(scales.iter().map(|scale| f64::from(*scale)).sum()),
+    }
+}
+
+/// How a tile is shared out.
+struct Split {
+    /// Threads besides the calling one.
+    others: usize,
+    /// Most columns of a strip.
+    strip_columns: usize,
+}
+
+impl Split {
+    /// A few strips for each thread, so that all end at about the same time, but wide ones, since
+    /// every packed row is cut at each.
+    fn of<E>(
+        geometry: &TileGeometry,
+        column_count: usize,
+        gather: &Gather<'_, E>,
+        thread_count: NonZeroUsize,
+    ) -> Self {
+        let threads = thread_count.get();
+        let widest = match gather {
+            // What is handed over is what one thread has codes for.
+            Gather::Serial(_) if threads > 1 => COLUMNS,
+            Gather::Serial(_) | Gather::Parallel(_) => STRIP_COLUMNS_MAX,
+        };
+        let even = column_count / threads.saturating_mul(STRIPS_PER_THREAD);
+        let even = even.next_multiple_of(64).clamp(64, widest);
+        let strip_columns = match geometry.order() {
+            TileOrder::RowMajor => even,
+            TileOrder::Blocked => COLUMNS,
+        };
+        // Padding is shared out too, but is no reason to start threads for a tile that has little.
+        let padding = size(geometry.code_bytes()) - column_count * size(geometry.kpad());
+        let pieces = column_count.div_ceil(strip_columns) + padding / PIECE_BYTES;
+        Self {
+            others: threads.min(pieces.max(1)) - 1,
+            strip_columns,
+        }
+    }
+}
+
+/// Row-major strips have at most so many columns.
+const STRIP_COLUMNS_MAX: usize = 4 * COLUMNS;
+
+/// Strips for each thread, where there are columns enough.
+const STRIPS_PER_THREAD: usize = 4;
+
+/// Tiles from here on are written past the caches where they can be: they would not stay there
+/// anyway, and a line that is not read before it is written is half the traffic.
+const STREAM_BYTES: usize = 1 << 20;
+
+fn size(size: u64) -> usize {
+    usize::try_from(size).expect("because tiles lie in memory")
 }

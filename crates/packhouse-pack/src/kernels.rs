@@ -1,5 +1,6 @@
 //! The kernel table: which code packs what at which ISA level.
 
+use crate::int8_tile::{CodeColumns, scalar};
 use crate::isa::{Avx2, Avx512, IsaLevel};
 #[cfg(target_arch = "x86_64")]
 use crate::x86_64::{avx2, avx512, repack};
@@ -17,6 +18,17 @@ pub type PackSteps<Token> = fn(Token, &Admitted, Range<u64>, &[u8], [&mut [u8]; 
 /// Gives the source rows of a range of groups back from the whole payload. The target is those
 /// rows' slice of the source; all lengths were asserted by the caller.
 pub type UnpackGroups<Token> = fn(Token, &Admitted, Range<u64>, &[u8], &mut [u8]);
+
+/// Quantises one column: values to as many codes. Returns its scale.
+pub type QuantiseColumn<Token> = fn(Token, &[f32], &mut [i8]) -> f32;
+
+/// Writes the codes of the first columns to those columns of row-major rows that the range has:
+/// code `i` of a column to row `i`. With the flag, past the caches where rows begin at a line.
+pub type PutRows<Token> = fn(Token, &CodeColumns, Range<usize>, &mut [&mut [i8]], bool);
+
+/// Writes all columns to the microtiles of their rows, the depth rounded up to a multiple of 64.
+/// With the flag, past the caches where the band begins at a line.
+pub type PutBand<Token> = fn(Token, &CodeColumns, &mut [i8], bool);
 
 /// One row of the kernel table.
 #[derive(Clone, Copy, Debug)]
@@ -211,4 +223,58 @@ pub static KERNELS: &[KernelRow] = &[
     twins_avx512::<repack::Q2K>(ROWS_16),
     #[cfg(target_arch = "x86_64")]
     twins_avx512::<repack::Q2K>(ROWS_8),
+];
+
+/// The kernels of int8 tiles at one level, with the token that they want.
+#[derive(Clone, Copy, Debug)]
+pub enum TileCode {
+    /// Plain loops.
+    Scalar(TileKernels<()>),
+    /// Needs AVX2.
+    Avx2(TileKernels<Avx2>),
+    /// Needs AVX-512 F, BW and VL.
+    Avx512(TileKernels<Avx512>),
+}
+
+/// What packs int8 tiles.
+#[derive(Clone, Copy, Debug)]
+pub struct TileKernels<Token> {
+    /// Values to codes.
+    pub quantise: QuantiseColumn<Token>,
+    /// Codes to a row-major tile.
+    pub row_major: PutRows<Token>,
+    /// Codes to a blocked tile.
+    pub blocked: PutBand<Token>,
+}
+
+impl TileCode {
+    /// The level that the code needs.
+    pub const fn level(&self) -> IsaLevel {
+        match self {
+            Self::Scalar(_) => IsaLevel::Scalar,
+            Self::Avx2(_) => IsaLevel::Avx2,
+            Self::Avx512(_) => IsaLevel::Avx512,
+        }
+    }
+}
+
+/// The kernels of int8 tiles. The highest level that the CPU has serves.
+pub static TILE_KERNELS: &[TileCode] = &[
+    TileCode::Scalar(TileKernels {
+        quantise: scalar::quantise,
+        row_major: scalar::row_major,
+        blocked: scalar::blocked,
+    }),
+    #[cfg(target_arch = "x86_64")]
+    TileCode::Avx2(TileKernels {
+        quantise: avx2::int8_tile::quantise,
+        row_major: avx2::int8_tile::row_major,
+        blocked: avx2::int8_tile::blocked,
+    }),
+    #[cfg(target_arch = "x86_64")]
+    TileCode::Avx512(TileKernels {
+        quantise: avx512::int8_tile::quantise,
+        row_major: avx512::int8_tile::row_major,
+        blocked: avx512::int8_tile::blocked,
+    }),
 ];

@@ -1,15 +1,17 @@
 //! Dispatch: from an admitted tensor to the kernel that serves it.
 
+use crate::int8_tile::bound::Bound as TileBound;
 use crate::isa::{Avx2, Avx512, IsaLevel};
 use crate::kernels::{Code, KERNELS, PackSteps, UnpackGroups};
 use crate::parallel;
 use packhouse_base::Blame;
 use packhouse_base::digest::Fingerprint;
+use packhouse_layout::int8_tile::TileOrder;
 use packhouse_layout::{Admitted, Convert, Judge, Layout, NotInvertible, judge};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::num::NonZeroUsize;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// The packers of this CPU, or of a lower level for tests.
 #[derive(Debug)]
@@ -18,6 +20,8 @@ pub struct Packers {
     avx2: Option<Avx2>,
     avx512: Option<Avx512>,
     fingerprints: Mutex<BTreeMap<FingerprintOf, Fingerprint>>,
+    /// Of the packer of tiles: row-major, blocked.
+    tile_fingerprints: [OnceLock<Fingerprint>; 2],
 }
 
 /// Layout, type id and parameters.
@@ -118,6 +122,20 @@ impl Packers {
             avx2,
             avx512,
             fingerprints: Mutex::new(BTreeMap::new()),
+            tile_fingerprints: [const { OnceLock::new() }; 2],
+        }
+    }
+
+    /// The kernels of tiles of the highest level that may run.
+    pub(crate) fn tile_kernels(&self) -> TileBound {
+        TileBound::best(self.avx2, self.avx512)
+    }
+
+    /// Where the fingerprint of the packer of tiles is kept.
+    pub(crate) const fn tile_fingerprint_cell(&self, order: TileOrder) -> &OnceLock<Fingerprint> {
+        match order {
+            TileOrder::RowMajor => &self.tile_fingerprints[0],
+            TileOrder::Blocked => &self.tile_fingerprints[1],
         }
     }
 

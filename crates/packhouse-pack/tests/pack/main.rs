@@ -4,6 +4,7 @@
 
 mod differential;
 mod doors;
+mod int8_tile;
 mod vectors;
 
 use packhouse_base::ggml_type::GgmlType;
