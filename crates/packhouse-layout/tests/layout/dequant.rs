@@ -5,7 +5,7 @@ use crate::ty;
 use packhouse_base::digest::Digest;
 use packhouse_base::ggml_type::GgmlType;
 use packhouse_layout::dequant::{NoValues, dequantise, has_values};
-use packhouse_layout::golden::{BYTE_EDGES, F16_EDGES, SplitMix64};
+use packhouse_layout::golden::{BYTE_EDGES, F16_EDGES};
 use serde_json::{Value, json};
 
 const VECTORS: &str = include_str!("../../../../vectors/dequant.json");

@@ -1,6 +1,4 @@
 //! Points of the grid of IQ1_S and IQ1_M: eight numbers of two bits each.
-//!
-//! Source: the tables of ggml's `ggml-common.h` at llama.cpp b11434 (MIT licence), packed.
 
 /// IQ1_S and IQ1_M: 0, 1 and 2 stand for -1, 0 and 1.
 pub(super) const IQ1: [u16; 2048] = [

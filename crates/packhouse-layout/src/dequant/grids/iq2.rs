@@ -1,6 +1,4 @@
 //! Points of the grids of IQ2_XXS, IQ2_XS and IQ2_S: eight numbers of two bits each.
-//!
-//! Source: the tables of ggml's `ggml-common.h` at llama.cpp b11434 (MIT licence), packed.
 
 /// IQ2_XXS.
 pub(super) const IQ2_XXS: [u16; 256] = [

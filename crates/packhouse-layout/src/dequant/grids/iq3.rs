@@ -1,6 +1,4 @@
 //! Points of the grids of IQ3_XXS and IQ3_S: four numbers of three bits each.
-//!
-//! Source: the tables of ggml's `ggml-common.h` at llama.cpp b11434 (MIT licence), packed.
 
 /// IQ3_XXS.
 pub(super) const IQ3_XXS: [u16; 256] = [

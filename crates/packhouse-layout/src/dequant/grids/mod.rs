@@ -2,6 +2,9 @@
 //!
 //! A point is eight or four levels. They lie here as the format's numbers, packed: each level's
 //! rank in two or three bits, the first element lowest. A grid's points rise so.
+//!
+//! Source: the tables of ggml's `ggml-common.h` at llama.cpp b11434, copyright (c) 2023-2026 The
+//! ggml authors, under the MIT licence.
 
 mod iq1;
 mod iq2;
