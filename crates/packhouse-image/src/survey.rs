@@ -84,6 +84,8 @@ pub(crate) struct RecordFound {
 /// Which folder an entry is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Place {
+    /// The root, where only the tag is written.
+    Root,
     /// `v1`.
     Images,
     /// `v1/owners`.
@@ -106,6 +108,7 @@ impl Place {
     /// An entry's name below `v1`.
     pub(crate) fn below(self, name: &str) -> String {
         match self {
+            Self::Root => format!("../{name}"),
             Self::Images => name.to_owned(),
             Self::Owners => format!("{OWNERS_DIR}/{name}"),
         }
@@ -125,9 +128,7 @@ impl Survey {
             }
         }
         for (name, stat) in entries(folder.root())? {
-            if name != VERSION_DIR && name != TAG_FILE && temp_target(&name) != Some(TAG_FILE) {
-                survey.add_stray("", &name, stat);
-            }
+            survey.add_root_entry(name, stat);
         }
         Ok(survey)
     }
@@ -170,6 +171,20 @@ impl Survey {
             }
         }
         keys
+    }
+
+    fn add_root_entry(&mut self, name: String, stat: Stat) {
+        let is_folder = stat.kind == FileKind::Directory;
+        if !is_folder && temp_target(&name) == Some(TAG_FILE) {
+            self.temps.push(TempFound {
+                place: Place::Root,
+                name,
+                target: None,
+                stat,
+            });
+        } else if name != VERSION_DIR && name != TAG_FILE {
+            self.add_stray("", &name, stat);
+        }
     }
 
     fn add_image_entry(&mut self, name: String, stat: Stat) {

@@ -54,7 +54,7 @@ impl Doomed {
     pub(crate) fn held_bytes(&self) -> u64 {
         match self.place {
             Place::Images => self.stat.size,
-            Place::Owners => 0,
+            Place::Root | Place::Owners => 0,
         }
     }
 
@@ -103,6 +103,7 @@ pub(crate) fn sweep(folder: &Folder, doomed: &[Doomed], dry_run: bool) -> Remova
 
 fn place_dir(folder: &Folder, place: Place) -> Option<&Dir> {
     match place {
+        Place::Root => Some(folder.root()),
         Place::Images => Some(folder.images()),
         Place::Owners => folder.owners(),
     }
