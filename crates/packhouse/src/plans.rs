@@ -257,6 +257,7 @@ fn rule_document(rule: &Rule) -> Value {
     json!({
         "id": rule.id(),
         "tensor": rule.pattern().text(),
+        "unless": rule.unless().map(|unless| unless.text()),
         "ranges": ranges.collect::<serde_json::Map<_, _>>(),
         "types": rule.types().iter().map(|ty| ty.name()).collect::<Vec<_>>(),
         "dims": rule.dims().iter().map(dim_document).collect::<Vec<_>>(),

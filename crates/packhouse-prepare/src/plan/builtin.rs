@@ -38,7 +38,7 @@ impl BuiltinPlan {
 /// The origin of built-in plans.
 pub const ORIGIN: &str = "built-in";
 
-static BUILTIN: [BuiltinPlan; 4] = [
+static BUILTIN: [BuiltinPlan; 5] = [
     BuiltinPlan {
         name: "qwen27-xe2-m6",
         bytes: include_bytes!("../../plans/qwen27-xe2-m6.toml"),
@@ -50,6 +50,10 @@ static BUILTIN: [BuiltinPlan; 4] = [
     BuiltinPlan {
         name: ggml_cpu_plan::NAME,
         bytes: ggml_cpu_plan::BYTES,
+    },
+    BuiltinPlan {
+        name: "npu-head",
+        bytes: include_bytes!("../../plans/npu-head.toml"),
     },
     BuiltinPlan {
         name: "identity",
@@ -69,6 +73,6 @@ mod tests {
             assert_eq!(plan.name(), entry.name);
             assert_eq!(find(plan.name()), Some(entry));
         }
-        assert_eq!(find("npu-head"), None);
+        assert_eq!(find("npu-heads"), None);
     }
 }

@@ -83,8 +83,24 @@ pub enum Fault {
         count: usize,
     },
     /// No name pattern.
-    #[error("tensor: {0}")]
-    Pattern(#[from] PatternError),
+    #[error("{field}: {source}")]
+    Pattern {
+        /// The field.
+        field: &'static str,
+        /// What is wrong with it.
+        source: PatternError,
+    },
+    /// An exception that covers all that the rule names.
+    #[error("unless: it is the rule's own pattern, so that the rule names nothing in any model")]
+    UnlessItself,
+    /// A number of tensors beside an exception, which may leave none.
+    #[error(
+        "unless: a rule that may name nothing has no {field}; [invariants] can ask for a total"
+    )]
+    UnlessAnd {
+        /// The field that asks for tensors.
+        field: &'static str,
+    },
     /// A key that is no capture.
     #[error("{text:?} is no capture: write a lower-case name, or $1 for the first group")]
     CaptureName {
@@ -164,10 +180,13 @@ pub enum Fault {
     Never(Refusal),
     /// Expressions that take too long to match.
     #[error(
-        "tensor: this expression and those before it take more than {PATTERN_WORK_MAX} steps for \
+        "{field}: this expression and those before it take more than {PATTERN_WORK_MAX} steps for \
          one byte of a name"
     )]
-    PatternWork,
+    PatternWork {
+        /// The field.
+        field: &'static str,
+    },
     /// Names that take too long to match.
     #[error("expect: matching all names takes more than {EXPECT_WORK_MAX} steps")]
     ExpectWork,

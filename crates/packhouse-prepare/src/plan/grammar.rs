@@ -38,6 +38,7 @@ struct RawPlan {
 struct RawRule {
     id: Spanned<String>,
     tensor: Spanned<String>,
+    unless: Option<Spanned<String>>,
     ranges: Option<BTreeMap<Spanned<String>, Spanned<[u64; 2]>>>,
     types: Option<Spanned<Vec<Spanned<String>>>>,
     dims: Option<Spanned<Vec<Spanned<RawDim>>>>,
@@ -138,9 +139,11 @@ fn plan(raw: RawPlan, digest: Digest, origin: &str) -> Faulty<Plan> {
     let mut work = PATTERN_WORK_MAX;
     for raw_rule in raw.rule.get_ref() {
         let rule = rule(raw_rule)?;
-        work = work
-            .checked_sub(rule.pattern.work())
-            .ok_or_else(|| (Fault::PatternWork, raw_rule.tensor.span()))?;
+        for (pattern, field, span) in raw_rule.patterns(&rule) {
+            work = work
+                .checked_sub(pattern.work())
+                .ok_or((Fault::PatternWork { field }, span))?;
+        }
         feasible::refuse_never(&rule).map_err(|fault| (fault, raw_rule.kind_span()))?;
         if rules.iter().any(|earlier| earlier.id == rule.id) {
             let text = rule.id;
@@ -171,8 +174,8 @@ fn plan(raw: RawPlan, digest: Digest, origin: &str) -> Faulty<Plan> {
 }
 
 fn rule(raw: &RawRule) -> Faulty<Rule> {
-    let pattern = Pattern::parse(raw.tensor.get_ref());
-    let pattern = pattern.map_err(|error| (error.into(), raw.tensor.span()))?;
+    let pattern = pattern("tensor", &raw.tensor)?;
+    let unless = unless(raw)?;
     let mut ranges = BTreeMap::new();
     for (key, value) in raw.ranges.iter().flatten() {
         let text = key.get_ref();
@@ -202,6 +205,7 @@ fn rule(raw: &RawRule) -> Faulty<Rule> {
     Ok(Rule {
         id: name("rule", &raw.id)?,
         pattern,
+        unless,
         ranges,
         types: words("types", raw.types.as_ref(), ggml_type)?,
         dims: dims(raw.dims.as_ref())?,
@@ -219,6 +223,26 @@ fn rule(raw: &RawRule) -> Faulty<Rule> {
         expected: Vec::new(),
         count: raw.count.as_ref().map(|count| *count.get_ref()),
     })
+}
+
+fn pattern(field: &'static str, raw: &Spanned<String>) -> Faulty<Pattern> {
+    let pattern = Pattern::parse(raw.get_ref());
+    pattern.map_err(|source| (Fault::Pattern { field, source }, raw.span()))
+}
+
+/// The exception of a rule, beside which nothing says how many tensors there must be.
+fn unless(raw: &RawRule) -> Faulty<Option<Pattern>> {
+    let Some(given) = &raw.unless else {
+        return Ok(None);
+    };
+    if given.get_ref() == raw.tensor.get_ref() {
+        return Err((Fault::UnlessItself, given.span()));
+    }
+    let expect = raw.expect.as_ref().map(|_| "expect");
+    if let Some(field) = expect.or(raw.count.as_ref().map(|_| "count")) {
+        return Err((Fault::UnlessAnd { field }, given.span()));
+    }
+    pattern("unless", given).map(Some)
 }
 
 fn invariants(raw: Option<&RawInvariants>) -> Faulty<Invariants> {
@@ -447,6 +471,16 @@ fn position(text: &str, offset: usize) -> (usize, usize) {
 }
 
 impl RawRule {
+    /// The expressions of the rule that it became, each with its field and where that stands.
+    fn patterns<'r>(
+        &self,
+        rule: &'r Rule,
+    ) -> impl Iterator<Item = (&'r Pattern, &'static str, ops::Range<usize>)> {
+        let unless = rule.unless.as_ref().zip(self.unless.as_ref());
+        let unless = unless.map(|(pattern, raw)| (pattern, "unless", raw.span()));
+        std::iter::once((&rule.pattern, "tensor", self.tensor.span())).chain(unless)
+    }
+
     /// Where the rule says what tensors it takes: its types, or else its dims, or else its layout.
     fn kind_span(&self) -> ops::Range<usize> {
         let types = self.types.as_ref().map(Spanned::span);

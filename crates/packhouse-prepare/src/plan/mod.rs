@@ -60,6 +60,7 @@ pub struct Plan {
 pub struct Rule {
     id: String,
     pattern: Pattern,
+    unless: Option<Pattern>,
     ranges: BTreeMap<Capture, Range>,
     types: Vec<GgmlType>,
     dims: Vec<DimRule>,
@@ -189,6 +190,11 @@ impl Rule {
     /// Which names it takes.
     pub fn pattern(&self) -> &Pattern {
         &self.pattern
+    }
+
+    /// Which names, where a model has one, leave it nothing to name.
+    pub fn unless(&self) -> Option<&Pattern> {
+        self.unless.as_ref()
     }
 
     /// Where captures must lie.

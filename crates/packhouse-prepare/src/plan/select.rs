@@ -80,6 +80,20 @@ impl Plan {
         taking.finish()
     }
 
+    /// The rules that a container has an exception for.
+    fn idle(&self, container: &Container) -> BTreeSet<usize> {
+        let makes_way = |rule: &Rule| {
+            rule.unless.as_ref().is_some_and(|unless| {
+                let mut names = container.tensors().map(|(_, tensor)| &tensor.name);
+                names.any(|name| unless.matched(name).is_some())
+            })
+        };
+        let rules = self.rules.iter().enumerate();
+        rules
+            .filter_map(|(at, rule)| makes_way(rule).then_some(at))
+            .collect()
+    }
+
     fn refuse_architecture(&self, container: &Container) -> Result<(), SelectionError> {
         let found = container.metadata().text("general.architecture");
         let fits = |name| self.architectures.iter().any(|wanted| wanted == name);
@@ -105,6 +119,8 @@ struct Taking<'p, 'c> {
     plan: &'p Plan,
     context: &'p SelectContext<'c>,
     is_tied: bool,
+    /// The rules that make way for a tensor of this container: they name nothing.
+    idle: BTreeSet<usize>,
     index: u64,
     chosen: Vec<Chosen>,
     left: Vec<Left>,
@@ -122,6 +138,7 @@ impl<'p, 'c> Taking<'p, 'c> {
                 container.metadata().text("general.architecture"),
                 container.tensor("output.weight").is_some(),
             ),
+            idle: plan.idle(container),
             index: 0,
             chosen: Vec::new(),
             left: Vec::new(),
@@ -137,6 +154,9 @@ impl<'p, 'c> Taking<'p, 'c> {
         let plan = self.plan;
         let mut first_misfit = None;
         for (at, rule) in plan.rules.iter().enumerate() {
+            if self.idle.contains(&at) {
+                continue;
+            }
             let Some(matched) = rule.pattern.matched(&tensor.name) else {
                 continue;
             };

@@ -194,6 +194,58 @@ fn a_plan_can_not_make_its_reader_work() {
     let all = "tensor: this expression and those before it take more than ";
     assert!(said.contains(all) && !said.starts_with("p:7:"), "{said}");
     accepted(&of_rules(&[HEAVY], ""));
+    // What a rule makes way for is matched with every name too.
+    let pattern = "(?:a?a?a?a?a?a?a?a?a?a?){30}";
+    let makes_way = format!("{ANY}unless = '{pattern}'");
+    let said = refused(&of_rules(&[makes_way.as_str(); 64], ""));
+    let all = "unless: this expression and those before it take more than ";
+    assert!(said.contains(all) && !said.starts_with("p:8:"), "{said}");
+    accepted(&of_rules(&[&makes_way], ""));
+}
+
+/// A rule that may name nothing says of no tensor that it must be there.
+#[test]
+fn a_rule_that_makes_way_asks_for_no_tensors() {
+    let cases = [
+        (
+            ANY,
+            "unless = 'c'",
+            "it is the rule's own pattern, so that the rule names nothing in any model",
+        ),
+        (
+            ONE,
+            "unless = 'b'",
+            "a rule that may name nothing has no expect; [invariants] can ask for a total",
+        ),
+        (
+            THREE,
+            "unless = 'c'",
+            "a rule that may name nothing has no count; [invariants] can ask for a total",
+        ),
+        (ANY, "unless = ''", "0 bytes, where 1 to 512 are read"),
+        (
+            ANY,
+            "unless = '('",
+            "no regular expression that is read: found open group without",
+        ),
+        (
+            ANY,
+            "unless = '(?<index>b)'",
+            "a capture may not be named index: that is the tensor's place in its container",
+        ),
+    ];
+    for (rule, unless, said) in cases {
+        let text = of_rules(&[&format!("{}\n{unless}", rule.trim_end())], "");
+        let line = text
+            .lines()
+            .position(|line| line == unless)
+            .map_or(0, |at| at + 1);
+        let expected = format!("p:{line}:10: unless: {said}");
+        let found = refused(&text);
+        assert!(found.starts_with(&expected), "{found}, expected {expected}");
+    }
+    let total = "slots = [2, 2]\ncount = 1";
+    accepted(&of_rules(&[&format!("{ANY}unless = 'b'"), ANY], total));
 }
 
 /// As many names as a plan may have, and as many rules, of expressions as plans have them.

@@ -37,8 +37,8 @@ fn every_field_is_read() {
         })
     );
     assert_eq!(invariants.count, Some(201));
-    let [gate, down] = plan.rules() else {
-        panic!("two rules");
+    let [gate, down, tied] = plan.rules() else {
+        panic!("three rules");
     };
     assert_eq!((gate.id(), gate.layout().id()), ("gate", "ggml-cpu-repack"));
     let layer = Capture::Named("layer".into());
@@ -55,6 +55,9 @@ fn every_field_is_read() {
         (Otherwise::Leave, Some(199))
     );
     assert_eq!((down.otherwise(), down.count()), (Otherwise::Refuse, None));
+    assert_eq!((gate.unless(), down.unless()), (None, None));
+    let unless = tied.unless().map(|unless| unless.text());
+    assert_eq!(unless, Some("output\\.weight|head\\..*"));
     let expected: Vec<_> = down
         .expected()
         .iter()
@@ -86,7 +89,7 @@ fn toml_faults_have_line_and_column() {
     );
     let in_invariants = edited("count = 201", "total = 201");
     assert!(
-        in_invariants.starts_with("p.toml:30:1: unknown field `total`"),
+        in_invariants.starts_with("p.toml:38:1: unknown field `total`"),
         "{in_invariants}"
     );
     let absent = edited("otherwise = \"leave\"\n", "");
@@ -242,7 +245,7 @@ const FAULTS: &[(&str, &str, &str)] = &[
         "\"ggml-cpu-repack\"",
         "\"q4_0\"",
         "13:10: layout: \"q4_0\" is unknown; known are ggml-cpu-repack, identity-v1, \
-             q4_0-joint-n-v1, q4_0-reordered-v1, q4_0-xe2-dpas-v2",
+             int8-tile-b8-v1, int8-tile-rm-v1, q4_0-joint-n-v1, q4_0-reordered-v1, q4_0-xe2-dpas-v2",
     ),
     (
         "{ unit_rows = 8 }",
@@ -267,22 +270,22 @@ const FAULTS: &[(&str, &str, &str)] = &[
     (
         "slots = [0, 200]",
         "slots = [0, 4294967296]",
-        "29:9: slots: at most 65536 slots, the highest 4294967295",
+        "37:9: slots: at most 65536 slots, the highest 4294967295",
     ),
     (
         "slots = [0, 200]",
         "slots = [0, 65536]",
-        "29:9: slots: at most 65536 slots, the highest 4294967295",
+        "37:9: slots: at most 65536 slots, the highest 4294967295",
     ),
     (
         "slots = [0, 200]",
         "slots = [4294967290, 4294967296]",
-        "29:9: slots: at most 65536 slots, the highest 4294967295",
+        "37:9: slots: at most 65536 slots, the highest 4294967295",
     ),
     (
         "count = 201",
         "count = 200",
-        "30:9: count: 200, and slots give 201",
+        "38:9: count: 200, and slots give 201",
     ),
 ];
 

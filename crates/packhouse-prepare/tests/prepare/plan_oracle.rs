@@ -79,6 +79,9 @@ fn summary(plan: &Plan, mutant: Option<Mutant>) -> String {
 fn render_rule(text: &mut String, rule: &Rule) {
     writeln!(text, "[[rule]]\nid = {}", quoted(rule.id())).unwrap();
     writeln!(text, "tensor = {}", quoted(rule.pattern().text())).unwrap();
+    if let Some(unless) = rule.unless() {
+        writeln!(text, "unless = {}", quoted(unless.text())).unwrap();
+    }
     if !rule.ranges().is_empty() {
         let ranges = rule.ranges().iter().map(|(capture, range)| {
             let key = quoted(&capture.to_string());
@@ -205,6 +208,13 @@ fn judge(plan: &Plan, container: &Container, context: &SelectContext<'_>, chosen
     for (index, (_, tensor)) in container.tensors().enumerate() {
         let mut taken = None;
         for (at, rule) in plan.rules().iter().enumerate() {
+            let is_there = |(_, other): (usize, &Tensor)| {
+                let unless = rule.unless();
+                unless.is_some_and(|unless| unless.matched(&other.name).is_some())
+            };
+            if container.tensors().any(is_there) {
+                continue;
+            }
             match verdict(rule, tensor, index as u64, context) {
                 Verdict::Other => {}
                 Verdict::Misfit => {

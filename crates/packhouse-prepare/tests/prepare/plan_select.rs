@@ -83,6 +83,75 @@ fn xe2_takes_each_q4_0_matrix_at_its_index() {
 }
 
 #[test]
+fn npu_head_takes_the_output_or_else_the_tied_embedding() {
+    let plan = built_in("npu-head");
+    let embedding = ("token_embd.weight", "Q4_0", &[64, 32][..]);
+    let output = ("output.weight", "Q6_K", &[256, 32][..]);
+    let (other, long) = (
+        ("a.weight", "F32", &[64][..]),
+        ("output.weight.a", "F32", &[64][..]),
+    );
+    for (tensors, taken) in [
+        (vec![embedding, other], "0 token_embd.weight"),
+        (vec![embedding, long], "0 token_embd.weight"),
+        (vec![other, embedding, output], "0 output.weight"),
+        (vec![output, embedding], "0 output.weight"),
+        (vec![other, output], "0 output.weight"),
+    ] {
+        let tensors = made(&tensors);
+        let (chosen, left) = told(&plan, &container(None, &tensors), true);
+        assert_eq!(chosen, [taken]);
+        // The embedding that makes way is one that no rule names.
+        assert!(
+            left.iter().all(|left| left.ends_with(": no rule")),
+            "{left:?}"
+        );
+        // The other shard's tensors count.
+        for cut in 1..tensors.len() {
+            let sharded = sharded("llama", &tensors, cut);
+            assert_eq!(told(&plan, &sharded, true).0, [taken]);
+        }
+    }
+    let none = select(&plan, &container(None, &made(&[other])));
+    let none = none.expect_err("because there is no head").to_string();
+    let expected = "plan npu-head takes none of 1 tensors: a.weight: no rule names it";
+    assert_eq!(none, expected);
+    for (head, reason) in [
+        (
+            ("output.weight", "I8", &[64, 32][..]),
+            "type I8 has no packing in int8-tile-b8-v1",
+        ),
+        (
+            ("output.weight", "F16", &[64, 32, 2][..]),
+            "int8-tile-b8-v1 is an order of one matrix",
+        ),
+        (("output.weight", "F16", &[64, 0][..]), "it has no bytes"),
+    ] {
+        let refused = select(&plan, &container(None, &made(&[embedding, head])));
+        let refused = refused.expect_err("because the head is none").to_string();
+        assert!(refused.contains(reason), "{refused}");
+    }
+}
+
+/// What makes way is every rule of its own: one that is idle leaves the tensor to the next.
+#[test]
+fn a_rule_makes_way_for_whole_names_only() {
+    let rules = [
+        "tensor = '.*'\nunless = 'b.*'\nslot = \"index\"\notherwise = \"leave\"",
+        "tensor = 'a'\nslot = \"100\"\notherwise = \"leave\"",
+    ];
+    let plan = plan(&rules, "");
+    let of = |names: &[&str]| {
+        let names: Vec<_> = names.iter().map(|name| (*name, "F32", &[1][..])).collect();
+        told(&plan, &container(None, &made(&names)), true)
+    };
+    assert_eq!(of(&["a", "ab"]).0, ["0 a", "1 ab"]);
+    let (chosen, left) = of(&["a", "ab", "b"]);
+    assert_eq!(chosen, ["100 a"]);
+    assert_eq!(left, ["ab: no rule", "b: no rule"]);
+}
+
+#[test]
 fn identity_takes_all_that_has_bytes() {
     let (chosen, left) = told(&built_in("identity"), &container(None, &tensors()), true);
     assert_eq!(chosen.len(), 6);
