@@ -1,5 +1,6 @@
 //! The words of the command line. Their help text is the command reference (`docs/cli.md`).
 
+use crate::image_words::ImageCommand;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::num::NonZeroUsize;
@@ -134,6 +135,12 @@ pub(crate) enum Command {
         /// The pin's name, as `ls` shows it
         pin: String,
     },
+    /// Make, verify and remove tiles of a model's head for engines that read files
+    ///
+    /// An image is a head cut into tiles of int8 codes with one scale per column, one file per
+    /// tile, in a folder of its own beside the store.
+    #[command(subcommand, disable_help_subcommand = true)]
+    Image(ImageCommand),
     /// Show the store's state, the host's abilities and what would make it faster
     Doctor,
     /// Watch a process that became an engine (started by `run`)
@@ -340,13 +347,13 @@ pub(crate) struct WatchArgs {
 }
 
 /// Parses a number of threads: more than the largest host has would only be an error later.
-fn thread_count(text: &str) -> Result<NonZeroUsize, String> {
+pub(crate) fn thread_count(text: &str) -> Result<NonZeroUsize, String> {
     let count = text.parse().ok().filter(|count| *count <= THREADS_MAX);
     count.ok_or_else(|| format!("not a whole number from 1 to {THREADS_MAX}"))
 }
 
 /// Parses `123`, `5MB`, `5MiB`, `20GiB`, and so on; errors name the text.
-fn byte_count(text: &str) -> Result<u64, String> {
+pub(crate) fn byte_count(text: &str) -> Result<u64, String> {
     let split = text
         .find(|c: char| !c.is_ascii_digit())
         .unwrap_or(text.len());

@@ -16,6 +16,13 @@ mod failure;
 mod files;
 mod folders;
 mod glance;
+mod image;
+mod image_look;
+mod image_prepare;
+mod image_remove;
+mod image_source;
+mod image_verify;
+mod image_words;
 mod import;
 mod index;
 mod inspect;
@@ -145,6 +152,7 @@ fn execute(command: Command) -> Result<Answer, Failure> {
         Command::Unstage(args) => stage::unstage(&args, lookup),
         Command::Ls => glance::list(stores::open_if_there(Look, lookup)?.as_ref(), lookup),
         Command::Du => glance::usage(stores::open_if_there(Look, lookup)?.as_ref(), lookup),
+        Command::Image(command) => image::execute(command, lookup),
         Command::Doctor => doctor::examine(stores::open_if_there(Change, lookup)?.as_ref(), lookup),
     }
 }

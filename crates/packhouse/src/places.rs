@@ -62,6 +62,33 @@ impl Places {
     }
 }
 
+/// The folder of head-tile images: as given, else of the environment, else in the user's cache.
+pub(crate) fn images(given: Option<&Path>, lookup: Lookup<'_>) -> Result<PathBuf, Failure> {
+    if let Some(given) = given {
+        return std::path::absolute(given).map_err(|error| {
+            Failure::usage("not a folder for images", given.display())
+                .because(&error)
+                .hint("packhouse image ls --images DIR")
+        });
+    }
+    let own = lookup("PACKHOUSE_IMAGES").map(PathBuf::from);
+    let xdg = || absolute(lookup("XDG_CACHE_HOME")).map(|folder| folder.join("packhouse/images"));
+    let home = || absolute(lookup("HOME")).map(|home| home.join(".cache/packhouse/images"));
+    let images = own.or_else(xdg).or_else(home).ok_or_else(|| {
+        Failure::new("no folder for images", "PACKHOUSE_IMAGES is unset")
+            .cause("XDG_CACHE_HOME and HOME are unset too, or no absolute paths")
+            .hint("export PACKHOUSE_IMAGES=/var/cache/packhouse/images")
+    })?;
+    if images.is_relative() {
+        return Err(
+            Failure::new("the folder of images is a relative path", images.display())
+                .cause("PACKHOUSE_IMAGES must be absolute: engines change their working folder")
+                .hint("export PACKHOUSE_IMAGES=\"$PWD/images\""),
+        );
+    }
+    Ok(images)
+}
+
 /// The folder of the user's own plans; `None` without a home.
 pub(crate) fn plans(lookup: Lookup<'_>) -> Option<PathBuf> {
     let home = || absolute(lookup("HOME")).map(|home| home.join(".config"));
@@ -151,5 +178,43 @@ mod tests {
             said.expect_err("because it is relative")
                 .contains("relative path: s")
         );
+    }
+
+    #[test]
+    fn images_are_where_they_are_said_to_be_else_in_the_cache() {
+        let images = |given: Option<&str>, pairs: &[(&str, &str)]| {
+            let lookup = |name: &str| {
+                let (_, value) = pairs.iter().find(|(key, _)| *key == name)?;
+                Some(OsString::from(value))
+            };
+            let found = super::images(given.map(Path::new), &lookup);
+            let text = |path: PathBuf| path.display().to_string();
+            found.map(text).map_err(|failure| failure.to_string())
+        };
+        let all = [
+            ("PACKHOUSE_IMAGES", "/i"),
+            ("XDG_CACHE_HOME", "/c"),
+            ("HOME", "/h"),
+        ];
+        assert_eq!(images(Some("/g"), &all), Ok("/g".to_owned()));
+        assert_eq!(images(None, &all), Ok("/i".to_owned()));
+        assert_eq!(
+            images(None, &all[1..]),
+            Ok("/c/packhouse/images".to_owned())
+        );
+        let home = Ok("/h/.cache/packhouse/images".to_owned());
+        assert_eq!(images(None, &all[2..]), home);
+        assert_eq!(
+            images(None, &[("XDG_CACHE_HOME", "c"), ("HOME", "/h")]),
+            home
+        );
+        let said = images(None, &[]).expect_err("because there is no home");
+        assert!(
+            said.contains("PACKHOUSE_IMAGES is unset") && said.contains("HOME"),
+            "{said}"
+        );
+        let said = images(None, &[("PACKHOUSE_IMAGES", "i"), ("HOME", "/h")]);
+        let said = said.expect_err("because it is relative");
+        assert!(said.contains("relative path: i"), "{said}");
     }
 }

@@ -177,7 +177,8 @@ pub(crate) fn failure(path: &Path, error: &PrepareError, again: String) -> Failu
     }
 }
 
-fn unusable(path: &Path, error: &ModelError) -> Failure {
+/// Says why a model can't be read.
+pub(crate) fn unusable(path: &Path, error: &ModelError) -> Failure {
     let what = match error {
         ModelError::Kind { .. } | ModelError::Fs(_) => "cannot read the model",
         ModelError::Directory { .. } => "not a GGUF file that can be read",
