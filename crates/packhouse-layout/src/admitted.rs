@@ -279,7 +279,7 @@ impl Admitted {
     }
 
     /// The fingerprint of a packer from what it made of the golden weight: SHA-256 of
-    /// {`packhouse/fingerprint/2`, layout id, layout version, type, parameters of the golden weight,
+    /// {`packhouse/fingerprint/2`, layout id, layout version, type, the golden weight's parameters,
     /// packed bytes}; `ggml-cpu-repack` keeps the form that it had.
     pub fn fingerprint(&self, packed: &[u8]) -> Fingerprint {
         if self.layout == Layout::GgmlCpuRepack {

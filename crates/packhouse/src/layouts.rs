@@ -44,14 +44,24 @@ fn forms(layout: Layout, packers: &Packers) -> Vec<Form> {
             let Ok(admitted) = layout.admit(*ty, &dims, &BTreeMap::new()) else {
                 continue;
             };
-            let parameters = admitted.parameters().clone().into_iter().collect();
-            forms.entry((ty.id(), parameters)).or_insert_with(|| Form {
-                packer: packer(packers, &admitted),
-                admitted,
-            });
+            let told = told_parameters(&admitted).cloned().unwrap_or_default();
+            forms
+                .entry((ty.id(), told.into_iter().collect()))
+                .or_insert_with(|| Form {
+                    packer: packer(packers, &admitted),
+                    admitted,
+                });
         }
     }
     forms.into_values().collect()
+}
+
+/// The parameters that layouts tell apart; `None` of tiles, whose sizes are whatever a device wants.
+fn told_parameters(admitted: &Admitted) -> Option<&BTreeMap<String, u64>> {
+    match admitted.tile_geometry() {
+        None => Some(admitted.parameters()),
+        Some(_) => None,
+    }
 }
 
 fn packer(packers: &Packers, admitted: &Admitted) -> Option<(&'static str, String)> {
@@ -131,7 +141,10 @@ fn inverse(layout: Layout, forms: &[Form]) -> &'static str {
 }
 
 fn parameters(admitted: &Admitted) -> String {
-    let parameters = admitted.parameters().iter();
+    let Some(parameters) = told_parameters(admitted) else {
+        return "any".to_owned();
+    };
+    let parameters = parameters.iter();
     let parameters = parameters.map(|(name, value)| format!("{name}={value}"));
     parameters.collect::<Vec<_>>().join(" ")
 }
@@ -149,7 +162,7 @@ fn document(layout: Layout, forms: &[Form]) -> Value {
         let packer = form.packer.as_ref();
         json!({
             "type": form.admitted.ty().name(),
-            "parameters": form.admitted.parameters(),
+            "parameters": told_parameters(&form.admitted),
             "packed_by": packer.map(|(level, _)| level),
             "fingerprint": packer.map(|(_, fingerprint)| fingerprint),
         })

@@ -210,7 +210,7 @@ fn signed(value: f32, is_negative: bool) -> f32 {
 }
 
 /// Zeros of both signs, quiet and signalling NaN, infinities, the smallest and the largest
-/// subnormals, the smallest normal, one of both signs, a half, one and a bit, and 127 of both signs.
+/// subnormals, the smallest normal, one of both signs, a half, one and a bit, 127 of both signs.
 const F32_EDGES: [u32; 16] = [
     0x0000_0000,
     0x8000_0000,

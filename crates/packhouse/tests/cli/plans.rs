@@ -72,7 +72,7 @@ fn plans_are_listed_and_printed() {
         &[&["plans"], &["plans", "mine"], &["plans", "xe2-q4_0"]],
     );
     let listed = json(&sandbox, &["plans", "--json"]);
-    assert_eq!(listed["plans"].as_array().map(Vec::len), Some(5));
+    assert_eq!(listed["plans"].as_array().map(Vec::len), Some(6));
     assert_eq!(listed["broken"].as_array().map(Vec::len), Some(3));
     for entry in builtin() {
         let one = json(&sandbox, &["plans", entry.name, "--json"]);
@@ -203,7 +203,10 @@ fn layouts_say_what_packs_them_here() {
         );
         assert!(text.contains(&head), "{text}");
     }
-    let xe2 = &layouts[4]["forms"][0];
+    let xe2 = layouts
+        .iter()
+        .find(|one| one["id"] == Layout::Q4_0Xe2DpasV2.id());
+    let xe2 = &xe2.expect("because it is one of them")["forms"][0];
     let q4_0 = packhouse_base::ggml_type::GgmlType::from_name("Q4_0").unwrap();
     let admitted = Layout::Q4_0Xe2DpasV2
         .admit(q4_0, &[64, 16], &BTreeMap::new())
@@ -215,6 +218,21 @@ fn layouts_say_what_packs_them_here() {
         packers.kernel(&admitted).unwrap().level().name()
     );
     assert!(text.contains(&fingerprint[..12]), "{text}");
+    // Tiles have one form per type, whatever their sizes, and one fingerprint for all of them.
+    let tiles = layouts
+        .iter()
+        .find(|one| one["id"] == Layout::Int8TileRm.id());
+    let tiles = tiles.expect("because it is one of them");
+    let forms = tiles["forms"].as_array().unwrap();
+    let of_type: Vec<_> = forms.iter().filter(|form| form["type"] == "Q4_0").collect();
+    assert_eq!(
+        (of_type.len(), &of_type[0]["parameters"]),
+        (1, &Value::Null)
+    );
+    let admitted = Layout::Int8TileRm.admit(q4_0, &[96, 7], &BTreeMap::from([("t".into(), 3)]));
+    let fingerprint = packers.fingerprint(&admitted.unwrap()).unwrap().to_string();
+    assert_eq!(of_type[0]["fingerprint"], fingerprint.as_str());
+    assert!(!forms.iter().any(|form| form["type"] == "I8"));
     let repack = layouts[0]["forms"].as_array().unwrap();
     let q5_k = repack.iter().find(|form| form["type"] == "Q5_K").unwrap();
     assert_eq!(q5_k["packed_by"], Value::Null);
@@ -225,6 +243,14 @@ fn layouts_say_what_packs_them_here() {
     let inverses: Vec<&str> = inverses.collect();
     assert_eq!(
         inverses,
-        ["yes, where packed here", "yes", "yes", "yes", "yes"]
+        [
+            "yes, where packed here",
+            "yes",
+            "no",
+            "no",
+            "yes",
+            "yes",
+            "yes"
+        ]
     );
 }
