@@ -110,7 +110,7 @@ pub fn collect(
     limits: Limits,
     dry_run: bool,
 ) -> Result<Collected, CollectError> {
-    locked(folder, clock, || {
+    locked(folder, clock, dry_run, || {
         let now_ns = clock.wall_ns();
         let survey = Survey::take(folder)?;
         let mut choice = Choice::new(&survey, now_ns);
@@ -144,7 +144,7 @@ pub fn remove(
     selection: Selection<'_>,
     dry_run: bool,
 ) -> Result<Removal, CollectError> {
-    locked(folder, clock, || {
+    locked(folder, clock, dry_run, || {
         let survey = Survey::take(folder)?;
         let stem = match selection {
             Selection::Key(prefix) => Some(meant(&survey, prefix)?),
@@ -166,11 +166,16 @@ pub fn remove(
     })
 }
 
+/// A dry run changes nothing, so it needs no lock, and makes no file to lock.
 fn locked<T>(
     folder: &Folder,
     clock: &dyn Clock,
+    dry_run: bool,
     work: impl FnOnce() -> Result<T, CollectError>,
 ) -> Result<T, CollectError> {
+    if dry_run {
+        return work();
+    }
     let _guard = lock(folder, clock)?.ok_or(CollectError::Busy {
         timeout_ns: LOCK_WAIT_NS,
     })?;

@@ -18,7 +18,7 @@ use crate::settings::Settings;
 use crate::stem::KeyStem;
 use crate::survey::{KeyFound, Survey};
 use crate::sweep::{Doomed, stale_temps, sweep};
-use packhouse_base::{Blame, units};
+use packhouse_base::Blame;
 use packhouse_sys::clock::Clock;
 use packhouse_sys::fs::FsError;
 use std::collections::BTreeMap;
@@ -46,9 +46,9 @@ pub struct Room {
 pub enum NoRoom {
     /// The cap would be passed.
     #[error(
-        "{} of images, the cap of {} leaves {} beside {} that can't go",
-        units::bytes(*set_bytes), units::bytes(*cap_bytes),
-        units::bytes(cap_bytes.saturating_sub(*kept_bytes)), units::bytes(*kept_bytes)
+        "{set_bytes} bytes of images, the cap of {cap_bytes} bytes leaves {} beside {kept_bytes} \
+         that can't go",
+        cap_bytes.saturating_sub(*kept_bytes)
     )]
     Cap {
         /// Bytes of all images of the key.
@@ -60,9 +60,8 @@ pub enum NoRoom {
     },
     /// The free space would fall below the floor.
     #[error(
-        "{} wanted, the disk has {} free, {} more could go, and {} stay free",
-        units::bytes(*wanted_bytes), units::bytes(*free_bytes),
-        units::bytes(*evictable_bytes), units::bytes(*min_free_bytes)
+        "{wanted_bytes} bytes wanted, the disk has {free_bytes} bytes free, {evictable_bytes} more \
+         could go, and {min_free_bytes} stay free"
     )]
     Free {
         /// Bytes to be written.
