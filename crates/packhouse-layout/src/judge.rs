@@ -90,6 +90,24 @@ pub fn judge(admitted: &Admitted) -> Result<Judge, NoJudge> {
     }
 }
 
+/// The first byte of a payload that no source packs to, as far as that shows without an inverse:
+/// what can still be said of a layout that rounds. `None` of other layouts.
+///
+/// # Panics
+/// When the length is not the tensor's.
+pub fn first_impossible(admitted: &Admitted, payload: &[u8]) -> Option<u64> {
+    match admitted.layout() {
+        Layout::Int8TileB8 | Layout::Int8TileRm => {
+            int8_tile::head::first_impossible(admitted, payload)
+        }
+        Layout::GgmlCpuRepack
+        | Layout::Identity
+        | Layout::Q4_0JointN
+        | Layout::Q4_0Reordered
+        | Layout::Q4_0Xe2DpasV2 => None,
+    }
+}
+
 /// Packs a source tensor; writes every byte of `target`.
 ///
 /// # Errors

@@ -26,7 +26,8 @@ pub mod stock_x86;
 
 pub use admitted::{Admitted, GoldenWeight, Split};
 pub use judge::{
-    Convert, Judge, NoJudge, NoUnpack, NotInvertible, judge, pack_scalar, unpack_scalar,
+    Convert, Judge, NoJudge, NoUnpack, NotInvertible, first_impossible, judge, pack_scalar,
+    unpack_scalar,
 };
 pub use layout::{Layout, Parameter};
 pub use refusal::Refusal;

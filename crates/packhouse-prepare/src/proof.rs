@@ -4,6 +4,7 @@
 //! here have the fingerprint of the record, the payload is unpacked, and its source's SHA-256 is
 //! the one in the pack key or the record is wrong. Invariants:
 //! - a payload of another packer is never judged, neither proven nor wrong;
+//! - one of a layout that rounds is never proven; where no source at all packs to it, it is wrong;
 //! - proven means equal: where a payload is longer than its source, it is packed again too;
 //! - two intact objects of one key are no dispute before the one that is there was proven.
 //!
@@ -11,7 +12,7 @@
 
 use packhouse_base::digest::{Digest, Fingerprint, PackKey, TensorDigest};
 use packhouse_base::ggml_type::GgmlType;
-use packhouse_layout::{Layout, NotInvertible, Refusal};
+use packhouse_layout::{Layout, NotInvertible, Refusal, first_impossible};
 use packhouse_pack::{Kernel, NoKernel, Packers};
 use packhouse_store::manifest::ManifestEntry;
 use packhouse_store::object::ObjectRefusal;
@@ -57,6 +58,12 @@ pub enum Wrong {
         /// The source that it unpacks to.
         actual: TensorDigest,
     },
+    /// No source packs to it.
+    #[error("payload is what no source packs to: byte {at}")]
+    Impossible {
+        /// The first byte that can't be.
+        at: u64,
+    },
     /// Its source is right, and bytes that hold nothing of it are not.
     #[error("payload is not what its source packs to: byte {at} is padding and differs")]
     Padding {
@@ -77,7 +84,7 @@ pub enum NoInverse {
         version: u64,
     },
     /// The layout keeps too little of the source.
-    #[error(transparent)]
+    #[error("{}, which rounds what it packs", .0.layout)]
     NotInvertible(#[from] NotInvertible),
     /// No such type.
     #[error("type {type_id}: not a type of this build")]
@@ -117,7 +124,7 @@ impl From<NoKernel> for NoInverse {
 
 /// Proves a payload against its record, on the calling thread.
 pub fn prove(payload: &[u8], record: &PackRecord, packers: &Packers) -> Proof {
-    match inverse(record, packers) {
+    match packer(record, packers) {
         Ok(kernel) => judge(payload, record, &kernel, NonZeroUsize::MIN),
         Err(why) => Proof::NoInverse(why),
     }
@@ -133,7 +140,7 @@ pub fn prove_stored(
     packers: &Packers,
     threads: NonZeroUsize,
 ) -> Result<Proof, ObjectRefusal> {
-    let kernel = match inverse(record, packers) {
+    let kernel = match packer(record, packers) {
         Ok(kernel) => kernel,
         Err(why) => return Ok(Proof::NoInverse(why)),
     };
@@ -151,7 +158,7 @@ pub fn prove_stored(
 }
 
 /// The packer here that made a pack, if there is one.
-fn inverse(record: &PackRecord, packers: &Packers) -> Result<Kernel, NoInverse> {
+fn packer(record: &PackRecord, packers: &Packers) -> Result<Kernel, NoInverse> {
     let identity = &record.identity;
     let layout = Layout::from_id(&identity.layout)
         .filter(|layout| layout.version() == identity.layout_version)
@@ -159,11 +166,6 @@ fn inverse(record: &PackRecord, packers: &Packers) -> Result<Kernel, NoInverse> 
             layout: identity.layout.clone(),
             version: identity.layout_version,
         })?;
-    if !layout.is_invertible() {
-        return Err(NoInverse::NotInvertible(NotInvertible {
-            layout: layout.id(),
-        }));
-    }
     let ty = GgmlType::from_id(identity.type_id).map_err(|_| NoInverse::Type {
         type_id: identity.type_id,
     })?;
@@ -194,11 +196,13 @@ fn judge(payload: &[u8], record: &PackRecord, kernel: &Kernel, threads: NonZeroU
     if admitted.layout() == Layout::Identity {
         return same_source(expected, hashed(payload));
     }
+    let inverse = match (kernel.inverse(), first_impossible(admitted, payload)) {
+        (_, Some(at)) => return Proof::Wrong(Wrong::Impossible { at }),
+        (Err(why), None) => return Proof::NoInverse(why.into()),
+        (Ok(inverse), None) => inverse,
+    };
     let mut source = vec![0; usize::try_from(admitted.source_bytes()).unwrap_or(usize::MAX)];
-    match kernel.inverse() {
-        Ok(inverse) => inverse.unpack_parallel(payload, &mut source, threads),
-        Err(why) => return Proof::NoInverse(why.into()),
-    }
+    inverse.unpack_parallel(payload, &mut source, threads);
     let proof = same_source(expected, hashed(&source));
     // Of equal lengths, an exact inverse is one to one, so that no other payload has this source.
     if proof != Proof::Proven || payload.len() == source.len() {

@@ -4,7 +4,8 @@
 use crate::admitted::{Admitted, Form, Split};
 use crate::dequant::{dequantise, has_values};
 use crate::int8_tile::{
-    BLOCK_COLUMNS, BLOCK_ROWS, SIZE_MAX, TileGeometry, TileOrder, TileSizes, quantise_column,
+    BLOCK_COLUMNS, BLOCK_ROWS, CODE_MAX, SIZE_MAX, TileGeometry, TileOrder, TileSizes,
+    quantise_column,
 };
 use crate::judge::Judge;
 use crate::layout::Parameter;
@@ -231,6 +232,57 @@ fn pack(admitted: &Admitted, source: &[u8], target: &mut [u8]) {
             }
         }
     }
+}
+
+/// The first byte of a payload that no head packs to: of a code beside the columns or below what is
+/// packed, of a code -128, of a scale beside the columns, or of the scale of a column whose largest
+/// code is neither 127 nor 0 with the scale of zeros.
+///
+/// # Panics
+/// When the length is not the tensor's.
+pub(crate) fn first_impossible(admitted: &Admitted, payload: &[u8]) -> Option<u64> {
+    let geometry = admitted.tile_geometry();
+    let geometry = geometry.expect("because the layout is one of tiles");
+    assert_eq!(
+        payload.len() as u64,
+        admitted.payload_bytes(),
+        "payload bytes"
+    );
+    let tiles = payload.chunks_exact(at(geometry.payload_bytes()));
+    (0..).zip(tiles).find_map(|(tile, payload)| {
+        let columns = geometry.tile_columns(admitted.geometry().row_count, tile);
+        let first = impossible_in_tile(&geometry, columns.end - columns.start, payload);
+        first.map(|first| tile * geometry.payload_bytes() + first)
+    })
+}
+
+fn impossible_in_tile(geometry: &TileGeometry, columns: u64, payload: &[u8]) -> Option<u64> {
+    let (codes, scales) = payload.split_at(at(geometry.code_bytes()));
+    let mut largest = vec![0; at(geometry.nd())];
+    for i in 0..geometry.kd() {
+        for (j, largest) in (0..).zip(&mut largest) {
+            let place = geometry.position(i, j);
+            let code = codes[at(place)].cast_signed();
+            let is_packed = i < geometry.kpad() && j < columns;
+            if code == i8::MIN || !is_packed && code != 0 {
+                return Some(place);
+            }
+            *largest = code.abs().max(*largest);
+        }
+    }
+    let of_zeros = quantise_column(&[], &mut []).to_bits();
+    let scales = scales.chunks_exact(4).zip(largest);
+    let impossible = |(scale, largest): (&[u8], i8)| {
+        let bits = scale.iter().rev();
+        let bits = bits.fold(0, |bits: u32, byte| bits << 8 | u32::from(*byte));
+        let scale = f32::from_bits(bits);
+        match largest {
+            0 => bits != of_zeros,
+            largest => f32::from(largest) != CODE_MAX || !scale.is_finite() || scale <= 0.0,
+        }
+    };
+    let first = scales.map(impossible).position(|is_wrong| is_wrong)?;
+    Some(geometry.code_bytes() + 4 * first as u64)
 }
 
 /// An offset into bytes that lie in memory.

@@ -7,7 +7,9 @@ use packhouse_layout::dequant::{dequantise, has_values};
 use packhouse_layout::int8_tile::{
     GoldenHead, TileGeometry, TileOrder, golden_head, pack_tile, quantise_column,
 };
-use packhouse_layout::{Admitted, Layout, NoUnpack, NotInvertible, unpack_scalar};
+use packhouse_layout::{
+    Admitted, Layout, NoUnpack, NotInvertible, first_impossible, unpack_scalar,
+};
 use std::collections::BTreeSet;
 
 const ORDERS: [TileOrder; 2] = [TileOrder::RowMajor, TileOrder::Blocked];
@@ -182,6 +184,7 @@ fn the_judge_packs_every_type_in_every_geometry_by_the_rules() {
                 let values = columns(&head, &source);
                 let expected = restated(&geometry(&head), &values, Rule::Right);
                 assert!(pack(&head, &source) == expected, "{head:?}");
+                assert_eq!(first_impossible(&head, &expected), None, "{head:?}");
             }
         }
     }
@@ -346,6 +349,69 @@ fn the_golden_head_hits_every_rule() {
     has("two inverses differ", &|column| {
         restated_column(column, Rule::Right) != restated_column(column, Rule::InverseOfScale)
     });
+}
+
+/// No payload of the judge is called impossible, and each edit that no source explains is.
+#[test]
+fn what_no_head_packs_to_is_found_at_its_byte() {
+    for order in ORDERS {
+        let golden = golden_head(order);
+        let columns = golden_columns(&golden);
+        let right = restated(&golden.geometry, &columns, Rule::Right);
+        assert_eq!(first_impossible(&golden.admitted, &right), None);
+        let geometry = golden.geometry;
+        let codes = length(geometry.code_bytes());
+        let tile = length(geometry.payload_bytes());
+        let place = |i, j| length(geometry.position(i, j));
+        let largest_of_first = |payload: &[u8]| {
+            let codes = (0..77).filter(|i| [127, 129].contains(&payload[place(*i, 0)]));
+            codes.collect::<Vec<_>>()
+        };
+        let [only] = largest_of_first(&right)[..] else {
+            panic!("the first column has one largest value");
+        };
+        let scale = |j: u64| codes + 4 * length(j);
+        let edits = [
+            ("a code -128", place(5, 3), 0x80, place(5, 3)),
+            ("a row below kpad", place(83, 0), 1, place(83, 0)),
+            ("a column beside t", place(0, 150), 1, place(0, 150)),
+            (
+                "a column beside the last",
+                tile + place(0, 37),
+                1,
+                tile + place(0, 37),
+            ),
+            ("no largest code", place(only, 0), 126, scale(0)),
+            ("a scale beside t", scale(150), 5, scale(150)),
+            (
+                "a scale beside the last",
+                tile + scale(37) + 1,
+                9,
+                tile + scale(37),
+            ),
+            // Column 7 is all zeros.
+            ("a scale of zeros", scale(7), 5, scale(7)),
+            (
+                "a negative scale",
+                scale(0) + 3,
+                right[scale(0) + 3] | 0x80,
+                scale(0),
+            ),
+            ("an infinite scale", scale(0) + 3, 0x7f, scale(0)),
+        ];
+        for (what, at, byte, found) in edits {
+            let mut edited = right.clone();
+            assert_ne!(edited[at], byte, "{what}");
+            edited[at] = byte;
+            if what == "an infinite scale" {
+                edited[at - 3..at].copy_from_slice(&[0, 0, 0x80]);
+            }
+            let first = first_impossible(&golden.admitted, &edited);
+            assert_eq!(first, Some(found as u64), "{order:?} {what}");
+        }
+    }
+    let plain = admit(Layout::Identity, "F32", &[3, 2], &[]);
+    assert_eq!(first_impossible(&plain, &[0x80; 24]), None);
 }
 
 /// Published figures of the rules.

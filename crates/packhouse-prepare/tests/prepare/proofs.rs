@@ -103,28 +103,39 @@ fn true_payloads_are_proven_each_edit_is_wrong_and_foreign_ones_are_not_judged()
     judge(prove);
 }
 
-/// Whatever the bytes and whoever packed them: nobody unpacks what was rounded.
+/// Nobody unpacks what was rounded, so it is never proven. What no source packs to is wrong all the
+/// same.
 #[test]
-fn a_layout_without_an_inverse_is_not_judged() {
+fn a_payload_that_was_rounded_is_wrong_or_not_judged() {
     let packers = Packers::detect();
     let layouts = Layout::ALL.into_iter();
     let layouts: Vec<_> = layouts.filter(|layout| !layout.is_invertible()).collect();
     assert_eq!(layouts, [Layout::Int8TileB8, Layout::Int8TileRm]);
     for layout in layouts {
         let (payload, record) = packed(layout, &packers);
+        let Proof::NoInverse(why) = prove(&payload, &record, &packers) else {
+            panic!("{} was judged", layout.id());
+        };
+        let said = format!("{}, which rounds what it packs", layout.id());
+        assert_eq!(why.to_string(), said);
+        let cut = prove(&payload[1..], &record, &packers);
+        assert!(matches!(cut, Proof::Wrong(Wrong::Length { .. })), "{cut:?}");
+        // Not even that is said of another packer's.
         let mut foreign = record.clone();
         foreign.identity.fingerprint = Fingerprint(Digest::of(b"another packer"));
-        for (bytes, record) in [
-            (&payload[..], &record),
-            (&payload[1..], &record),
-            (&payload[..], &foreign),
-        ] {
-            let Proof::NoInverse(why) = prove(bytes, record, &packers) else {
-                panic!("{} was judged", layout.id());
-            };
-            let said = format!("{} is not invertible: it rounds what it packs", layout.id());
-            assert_eq!(why.to_string(), said);
+        let mut edited = payload.clone();
+        edited[0] = 0x80;
+        for bytes in [&payload, &edited] {
+            let proof = prove(bytes, &foreign, &packers);
+            let is_foreign = matches!(proof, Proof::NoInverse(NoInverse::Fingerprint { .. }));
+            assert!(is_foreign, "{layout:?}: {proof:?}");
         }
+        let Proof::Wrong(wrong) = prove(&edited, &record, &packers) else {
+            panic!("{} has a code -128", layout.id());
+        };
+        assert_eq!(wrong, Wrong::Impossible { at: 0 });
+        let said = "payload is what no source packs to: byte 0";
+        assert_eq!(wrong.to_string(), said);
     }
 }
 
