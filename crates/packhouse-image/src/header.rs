@@ -14,7 +14,6 @@ use crate::key::{FORMAT_VERSION, ImageKey, TILES_MAX, layout_id};
 use crate::owner::OwnerId;
 use packhouse_base::Blame;
 use packhouse_base::digest::{Digest, Fingerprint};
-use packhouse_base::shown::Shown;
 use packhouse_layout::int8_tile::{GeometryError, TileGeometry, TileOrder, TileSizes};
 use std::fmt;
 
@@ -132,9 +131,9 @@ pub enum HeaderError {
         actual: u8,
     },
     /// A layout that is none of ours, or not spelled as ours.
-    #[error("the layout is \"{}\", which is not known", Shown(.actual))]
+    #[error("the layout is \"{actual}\", which is not known")]
     Layout {
-        /// The text, cut.
+        /// The field, escaped.
         actual: String,
     },
     /// Sizes that make no tile.
@@ -150,7 +149,7 @@ pub enum HeaderError {
         actual: u64,
     },
     /// A type's name that is empty, not printable, or not followed by zeros.
-    #[error("the dtype is \"{}\", expected printable letters and then zeros", .actual.escape_ascii())]
+    #[error("the dtype is \"{}\", expected printable letters and then zeros", trimmed(.actual))]
     Dtype {
         /// The field.
         actual: [u8; DTYPE_BYTES],
@@ -446,15 +445,12 @@ fn parse_geometry(bytes: &[u8; HEADER_BYTES]) -> Result<TileGeometry, HeaderErro
         id.starts_with(text) && id[text.len()..].iter().all(|byte| *byte == 0)
     };
     let orders = [TileOrder::RowMajor, TileOrder::Blocked];
-    let order = orders.into_iter().find(is_id).ok_or_else(|| {
-        let end = id
-            .iter()
-            .rposition(|byte| *byte != 0)
-            .map_or(0, |at| at + 1);
-        HeaderError::Layout {
-            actual: id[..end].escape_ascii().to_string(),
-        }
-    })?;
+    let order = orders
+        .into_iter()
+        .find(is_id)
+        .ok_or_else(|| HeaderError::Layout {
+            actual: trimmed(&id),
+        })?;
     let sizes = TileSizes {
         kd: integer(bytes, KD),
         nd: integer(bytes, ND),
@@ -462,6 +458,13 @@ fn parse_geometry(bytes: &[u8; HEADER_BYTES]) -> Result<TileGeometry, HeaderErro
         t: integer(bytes, T),
     };
     TileGeometry::new(order, sizes).map_err(HeaderError::Geometry)
+}
+
+/// A field of text without the zeros at its end, for messages.
+fn trimmed(field: &[u8]) -> String {
+    let last = field.iter().rposition(|byte| *byte != 0);
+    let end = last.map_or(0, |at| at + 1);
+    field[..end].escape_ascii().to_string()
 }
 
 fn parse_head(bytes: &[u8; HEADER_BYTES]) -> Result<Head, HeaderError> {

@@ -1,8 +1,8 @@
 //! From a file into the caller's buffers: the bytes that are hashed are the bytes that are used.
 //!
 //! Invariants:
-//! - each piece is read into private memory, hashed there, and copied from there, so that a device's
-//!   memory is written and never read;
+//! - each piece is read into private memory, hashed there, and copied from there, so that a
+//!   device's memory is written and never read;
 //! - all of codes and scales is written, unless a read fails.
 
 use crate::header::PayloadHash;

@@ -202,7 +202,7 @@ impl Serve {
     ) -> Result<Self, RequestRefusal> {
         head.fits(&geometry)?;
         let identity = shared.folder.is_ok().then(|| {
-            let fingerprint = tile_fingerprint(&packers, &geometry);
+            let fingerprint = packers.tile_fingerprint(geometry.order());
             Identity {
                 key: ImageKey::new(&geometry, &head.digest, &fingerprint),
                 fingerprint,
@@ -354,14 +354,14 @@ impl Serve {
         let sample = Sample::new(&self.geometry, sampled);
         let start_ns = self.now_ns();
         let read = self.read(folder, tile, &sample, target);
-        self.counters.read_ns += self.now_ns() - start_ns;
+        self.counters.read_ns += self.now_ns().saturating_sub(start_ns);
         let why = match read {
             Ok(None) => return Ok(Found::Absent),
             Err(why) => Some(why),
             Ok(Some(loaded)) => {
                 let start_ns = self.now_ns();
                 let why = self.compare(columns, gather, &sample, &loaded, target);
-                self.counters.sample_ns += self.now_ns() - start_ns;
+                self.counters.sample_ns += self.now_ns().saturating_sub(start_ns);
                 why?
             }
         };
@@ -468,7 +468,7 @@ impl Serve {
         let start_ns = self.now_ns();
         let (sum, asked) = self.pack(self.columns(tile), &mut gather, target);
         self.counters.columns_gathered += asked;
-        self.counters.pack_ns += self.now_ns() - start_ns;
+        self.counters.pack_ns += self.now_ns().saturating_sub(start_ns);
         let scale_sum = sum.map_err(TileError::Gather)?;
         self.counters.tiles_packed += 1;
         let start_ns = self.now_ns();
@@ -484,7 +484,7 @@ impl Serve {
                 Written::No(why)
             }
         };
-        self.counters.write_ns += self.now_ns() - start_ns;
+        self.counters.write_ns += self.now_ns().saturating_sub(start_ns);
         Ok((Outcome::Packed { refused, written }, scale_sum))
     }
 
@@ -637,15 +637,4 @@ impl<E> TileError<E> {
             Self::Gather(_) => Blame::Caller,
         }
     }
-}
-
-/// Until the packers say it themselves.
-fn tile_fingerprint(packers: &Packers, geometry: &TileGeometry) -> Fingerprint {
-    let golden: Vec<f32> = (0..64).map(|i| (i as f32 - 31.5) * 0.37).collect();
-    let mut codes = vec![0; golden.len()];
-    let scale = packers.pack_column(&golden, &mut codes);
-    let mut bytes = geometry.order().layout().id().as_bytes().to_vec();
-    bytes.extend(codes.iter().map(|code| code.cast_unsigned()));
-    bytes.extend(scale.to_le_bytes());
-    Fingerprint(packhouse_base::digest::Digest::of(&bytes))
 }

@@ -42,7 +42,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Read and write, samples, the default cap, one thread, seed 0, and a free-space floor of 1 GiB.
+    /// Read and write, samples, the default cap, 1 GiB of free space kept, one thread, seed 0.
     pub const fn new() -> Self {
         Self {
             mode: Mode::ReadWrite,

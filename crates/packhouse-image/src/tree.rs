@@ -154,7 +154,9 @@ mod tests {
 
     #[test]
     fn pieces_on_any_number_of_threads_hash_as_the_whole() {
-        let bytes: Vec<u8> = (0..70_001u32).map(|i| (i * i / 251) as u8).collect();
+        let bytes: Vec<u8> = (0..70_001u32)
+            .map(|i| (i.wrapping_mul(i) / 251) as u8)
+            .collect();
         for length in [
             0, 1, 1023, 1024, 1025, 2047, 2048, 2049, 4096, 5000, 16_384, 16_385, 70_001,
         ] {
