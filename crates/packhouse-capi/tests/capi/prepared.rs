@@ -141,3 +141,54 @@ fn a_model_prepared_under_a_plan_serves_through_c_and_its_rows_are_the_files() {
         "{lines:#?}"
     );
 }
+
+/// A head in tiles has samples of another layout than its own, a column each: they are equal, or
+/// the row is named without an inverse, whether the payload is mapped or read to be proved.
+#[test]
+fn the_columns_of_a_head_are_compared_one_by_one() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("because it is ours");
+    set_mode(folder.path(), 0o700);
+    let folder = folder.path().canonicalize().expect("because it is there");
+    let model = folder.join("model.gguf");
+    let offsets = write_model(&model);
+    let store = open_at(&folder, Arc::new(Later));
+    let head = prepare_by(&store, &model, "npu-head");
+    let bytes = std::fs::read(&model).expect("because it was written");
+    let start = usize::try_from(offsets[4]).expect("because it is small");
+    let row_bytes = 2 * 34;
+    let mut live = bytes[start..start + 40 * row_bytes].to_vec();
+    std::fs::write(folder.join("live"), &live).expect("because the folder is ours");
+    // The first quant of row 37.
+    live[37 * row_bytes + 2] ^= 0x40;
+    std::fs::write(folder.join("other"), &live).expect("because the folder is ours");
+    let places = [folder.join("store"), folder.join("state"), "-".into()];
+    // By receipts, and by samples alone.
+    for trust in [(2, 0), (1, 0)] {
+        let sampled = |file: &str| {
+            let file = folder.join(file).display().to_string();
+            let all = "18446744073709551615";
+            let words = ["open", "at", "0", "sample", &file, all, "0", "map"];
+            probe_at(&places, &head, trust, &words)
+        };
+        let lines = sampled("live");
+        let entry = " layout=int8-tile-b8-v1/1 type=8 dims=64,40 kd=64 kpad=64 nd=128 t=40 ";
+        assert!(lines.iter().any(|line| line.contains(entry)), "{lines:#?}");
+        let equal = lines
+            .iter()
+            .any(|line| line.starts_with("compared=40 of=40"));
+        assert!(
+            equal && lines.contains(&"map PACKHOUSE_OK ".to_owned()),
+            "{lines:#?}"
+        );
+        let lines = sampled("other");
+        let refused = lines.iter().find(|line| line.starts_with("sample "));
+        let refused = refused.expect("because it was asked");
+        let said = "group 37 (rows 37 to 37), first in row 37: payload byte 261 is ";
+        assert!(refused.contains("PACKHOUSE_SAMPLE_DIFFERS"), "{refused}");
+        assert!(refused.contains(said), "{refused}");
+        assert!(
+            !lines.contains(&"map PACKHOUSE_OK ".to_owned()),
+            "{lines:#?}"
+        );
+    }
+}
