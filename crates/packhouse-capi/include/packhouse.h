@@ -14,17 +14,42 @@
    place for a new handle to NULL, whatever else is wrong with the call. A defect in the library
    becomes PACKHOUSE_BUG, after its words were written to standard error.
 
-   Ownership. A set and a mapping are counted: whoever gets one from packhouse_set_open or
-   packhouse_set_map owns a count and gives it back by the matching release. A mapping stays valid
-   after its set is released. Texts in structs belong to the set, and payload bytes to the mapping,
-   that they were told of. All other memory is the caller's.
+   Ownership. Sets, mappings, images and serves are counted: whoever gets one from
+   packhouse_set_open, packhouse_set_map, packhouse_images_open or packhouse_serve_begin owns a
+   count and gives it back by the matching release. A mapping stays valid after its set is released,
+   and a serve after its images are. Texts in structs belong to the set, and payload bytes to the
+   mapping, that they were told of. All other memory is the caller's, and no call keeps it.
 
-   Threads. There is no global state. Any number of threads may use one set or mapping at once, as
-   long as each use ends before the last count is given back.
+   Threads. There is no global state. Any number of threads may use one set, mapping or images at
+   once, as long as each use ends before the last count is given back. A serve is for one call at a
+   time: a second one, of another thread or of a callback, gets PACKHOUSE_SERVE_BUSY.
 
    Bytes. Mapped payloads are read-only pages of the store's own file, shared by all processes that
    map it. Nothing of Packhouse ever changes or cuts such a file; if somebody else cuts one while it
    is mapped, reading past its new end is SIGBUS.
+
+   Images of head tiles. An engine that multiplies with an int8 head packs its tiles at each start.
+   packhouse_images_open opens the folder that keeps them, packhouse_head_digest and
+   packhouse_serve_begin say which weights are held, and packhouse_serve_tile fills one tile: from
+   its image when that proves to be the tile, else by packing the columns that the engine's callback
+   gives, and writes the image for the next start. Images cost time at worst: a file that is absent,
+   damaged, of other weights or not writable is told in the report and never fails a tile, and the
+   bytes in the engine's buffers are the same with images and without.
+   - What a hit proves. Every byte that was copied was hashed, and the hash is the header's, so
+     damage is found wherever it is. The header names the layout, sizes, tile, head digest and
+     packer's fingerprint that were asked for. And sampled columns, both ends among them, were
+     packed again from the weights held now and were equal bit for bit.
+   - What it does not prove. Columns that no sample looked at are as whoever wrote the file made
+     them: somebody with this user's rights could write an image that passes. The seed moves the
+     samples from start to start, and PACKHOUSE_CHECK_FULL compares every column.
+   - What must not change. From packhouse_head_digest until the last packhouse_serve_tile that
+     leans on its digest, the tensors that it was taken of, and what the callback gives, stay the
+     same: the digest is taken at its word, and a change would be written into images.
+   - Device buffers. An image's bytes are hashed in private memory and copied to codes and scales
+     from there: what is in the buffers is never trusted. A packed tile is read back once when its
+     image is written, and by PACKHOUSE_CHECK_FULL; where the device's memory is slow to read, give
+     the host's and copy. The buffers hold the tile when the call returned PACKHOUSE_OK. When it
+     refused the request they are untouched; after PACKHOUSE_TILE_COLUMN they are of no value.
 
    Written from the library's source (cargo xtask docs); a test compares both. */
 
@@ -67,6 +92,37 @@ extern "C" {
 #define PACKHOUSE_PROOF_REVERIFIED 3u
 /* Samples alone. */
 #define PACKHOUSE_PROOF_SAMPLE 4u
+/* Most bytes of a dtype's text, without its NUL. */
+#define PACKHOUSE_DTYPE_MAX 16
+/* Most bytes of an owner's text, without its NUL. */
+#define PACKHOUSE_OWNER_MAX 1024
+/* Bytes of a serve's line, its final NUL among them. */
+#define PACKHOUSE_LINE_BYTES 1008
+/* No image is read, written, removed or touched: every tile is packed. */
+#define PACKHOUSE_IMAGES_OFF 1u
+/* Images are read; nothing is written, removed or touched. */
+#define PACKHOUSE_IMAGES_READ_ONLY 2u
+/* Images are read, and written where one was absent or refused. */
+#define PACKHOUSE_IMAGES_READ_WRITE 3u
+/* A few columns of each image are packed again and compared: both ends, and others that the
+   seed moves. */
+#define PACKHOUSE_CHECK_SAMPLE 1u
+/* Every column of each image is packed again and compared, which costs more than packing: for
+   tests and for doubt. */
+#define PACKHOUSE_CHECK_FULL 2u
+/* seed is used as it is; without this bit the library draws one at each start. */
+#define PACKHOUSE_IMAGES_SEEDED 1u
+/* The code of depth row i of column j lies at i * nd + j: layout int8-tile-rm-v1. */
+#define PACKHOUSE_TILE_ROW_MAJOR 1u
+/* Blocks of 64 rows by 128 columns of 8 by 8 microtiles: layout int8-tile-b8-v1. kd must be a
+   multiple of 64 and nd one of 128. */
+#define PACKHOUSE_TILE_BLOCKED 2u
+/* The column callback may be called by several threads at once. */
+#define PACKHOUSE_TILE_COLUMNS_PARALLEL 1u
+/* The tile came from an image. */
+#define PACKHOUSE_TILE_HIT 1u
+/* The tile was packed. */
+#define PACKHOUSE_TILE_PACKED 2u
 /* Goes up with every change that a program built against an earlier header would not survive. */
 #define PACKHOUSE_ABI_VERSION 1u
 
@@ -90,7 +146,7 @@ enum {
     PACKHOUSE_INDEX = 6,
     /* A buffer has the wrong length. */
     PACKHOUSE_BUFFER = 7,
-    /* Source and target overlap. */
+    /* Two buffers of a call overlap. */
     PACKHOUSE_OVERLAP = 8,
     /* A defect in this library; please report it. */
     PACKHOUSE_BUG = 99,
@@ -180,6 +236,68 @@ enum {
     PACKHOUSE_SET_FAILED = 170,
     /* The operating system said no. */
     PACKHOUSE_HOST = 180,
+    /* The sizes make no tile, or the layout needs others. */
+    PACKHOUSE_TILE_GEOMETRY = 200,
+    /* The head has no tiles in this geometry. */
+    PACKHOUSE_TILE_HEAD = 201,
+    /* A dtype is no name of a stored type. */
+    PACKHOUSE_TILE_DTYPE = 202,
+    /* The kernel's depth is not the one that the tiles are packed for. */
+    PACKHOUSE_TILE_DEPTH = 203,
+    /* The column callback returned an error. */
+    PACKHOUSE_TILE_COLUMN = 204,
+    /* Another call is using the serve. */
+    PACKHOUSE_SERVE_BUSY = 205,
+    /* Images are off because the caller said so. */
+    PACKHOUSE_IMAGES_OFF_ASKED = 210,
+    /* Images are off because no folder was given for them. */
+    PACKHOUSE_IMAGES_OFF_NO_ROOT = 211,
+    /* Images are off because their folder is not there, and they are only read. */
+    PACKHOUSE_IMAGES_OFF_ABSENT = 212,
+    /* Images are off because their folder can't be used. */
+    PACKHOUSE_IMAGES_OFF_ROOT = 213,
+    /* An image is not a regular file. */
+    PACKHOUSE_IMAGE_NOT_REGULAR = 220,
+    /* An image belongs to somebody else. */
+    PACKHOUSE_IMAGE_OWNER = 221,
+    /* An image can be changed by others. */
+    PACKHOUSE_IMAGE_WRITABLE = 222,
+    /* An image could not be read. */
+    PACKHOUSE_IMAGE_UNREADABLE = 223,
+    /* An image is too short, or bytes follow it. */
+    PACKHOUSE_IMAGE_LENGTH = 224,
+    /* An image's file is none. */
+    PACKHOUSE_IMAGE_MAGIC = 225,
+    /* An image is of another version of the format. */
+    PACKHOUSE_IMAGE_VERSION = 226,
+    /* An image's header is damaged. */
+    PACKHOUSE_IMAGE_HEADER_HASH = 227,
+    /* An image's header contradicts itself or the format. */
+    PACKHOUSE_IMAGE_HEADER = 228,
+    /* An image is in another layout. */
+    PACKHOUSE_IMAGE_LAYOUT = 229,
+    /* An image is of other sizes. */
+    PACKHOUSE_IMAGE_GEOMETRY = 230,
+    /* An image is of another tile. */
+    PACKHOUSE_IMAGE_TILE = 231,
+    /* An image is of another head. */
+    PACKHOUSE_IMAGE_HEAD = 232,
+    /* An image was made by another packer. */
+    PACKHOUSE_IMAGE_FINGERPRINT = 233,
+    /* An image's codes or scales are damaged. */
+    PACKHOUSE_IMAGE_PAYLOAD_HASH = 234,
+    /* An image changed while it was read. */
+    PACKHOUSE_IMAGE_CHANGED = 235,
+    /* A scale of an intact image is not what the packer makes of the weights held now. */
+    PACKHOUSE_IMAGE_SAMPLE_SCALE = 236,
+    /* A code of an intact image is not what the packer makes of the weights held now. */
+    PACKHOUSE_IMAGE_SAMPLE_CODE = 237,
+    /* An image was not written because images are only read. */
+    PACKHOUSE_IMAGE_READ_ONLY = 240,
+    /* An image was not written because it fits no bound, or room could not be made. */
+    PACKHOUSE_IMAGE_NO_ROOM = 241,
+    /* An image could not be written. */
+    PACKHOUSE_IMAGE_WRITE_FAILED = 242,
 };
 
 /* An open set, and the texts of it that C was shown. */
@@ -187,6 +305,12 @@ typedef struct packhouse_set packhouse_set;
 
 /* A mapped payload. */
 typedef struct packhouse_mapping packhouse_mapping;
+
+/* Images of head tiles, as they were opened. */
+typedef struct packhouse_images packhouse_images;
+
+/* One head being served. */
+typedef struct packhouse_serve packhouse_serve;
 
 /* What packhouse_set_open is told. */
 typedef struct packhouse_open_options {
@@ -443,6 +567,212 @@ typedef struct packhouse_layout_parameter {
     char name[PACKHOUSE_NAME_BYTES];
 } packhouse_layout_parameter;
 
+/* What packhouse_images_open is told. */
+typedef struct packhouse_images_options {
+    /* sizeof of this struct. */
+    uint32_t struct_size;
+    /* PACKHOUSE_IMAGES_OFF, _READ_ONLY or _READ_WRITE. */
+    uint32_t mode;
+    /* PACKHOUSE_CHECK_*: how provenance is proved. */
+    uint32_t check;
+    /* PACKHOUSE_IMAGES_SEEDED or 0. */
+    uint32_t flags;
+    /* The folder of images, an absolute path, made when it is not there; it is this user's
+       alone. NULL is none: then images are off. */
+    const char *root;
+    /* Most bytes of all images; 0 sets no limit. What was used longest ago goes first. */
+    uint64_t max_bytes;
+    /* Bytes that must stay free in the file system. */
+    uint64_t min_free_bytes;
+    /* Images not used for so many nanoseconds go at the next write; 0 sets no limit. */
+    uint64_t max_age_ns;
+    /* Moves the sampled columns, when flags say so. */
+    uint64_t seed;
+    /* Most threads that read, hash and pack, the calling one among them, but no more than the
+       process has CPUs; 0 is one. */
+    uint32_t thread_count;
+    /* Zero. */
+    uint32_t reserved;
+} packhouse_images_options;
+
+/* The bytes of one tensor, as the model's file has them. */
+typedef struct packhouse_tensor {
+    /* The bytes; NULL when there are none. */
+    const void *data;
+    /* How many. */
+    uint64_t bytes;
+} packhouse_tensor;
+
+/* What a head is, beside its tiles: part of each image's identity. */
+typedef struct packhouse_head {
+    /* sizeof of this struct. */
+    uint32_t struct_size;
+    /* 1 when the head is the token embedding, else 0. */
+    uint32_t is_tied;
+    /* Rows of the stored [vocabulary, hidden] tensor: columns of the head. */
+    uint64_t vocabulary;
+    /* Values that the column callback gives per column: what a row of the tensor holds. */
+    uint64_t width;
+    /* The stored type's name, NUL-terminated: 1 to PACKHOUSE_DTYPE_MAX printable ASCII
+       characters. */
+    const char *dtype;
+    /* What the head's content is, by packhouse_head_digest. Not looked at while images are
+       off. */
+    uint8_t digest[PACKHOUSE_DIGEST_BYTES];
+    /* Nanoseconds that the digest took, by the same call; told in counters and line. */
+    uint64_t digest_ns;
+} packhouse_head;
+
+/* The sizes of one tile: what the device's buffer and kernel take. */
+typedef struct packhouse_tile_geometry {
+    /* sizeof of this struct. */
+    uint32_t struct_size;
+    /* PACKHOUSE_TILE_ROW_MAJOR or _BLOCKED. */
+    uint32_t order;
+    /* Depth rows of the device's buffer. */
+    uint64_t kd;
+    /* Columns of the device's buffer. */
+    uint64_t nd;
+    /* Depth rows that are packed: the head's width, padded for the kernel; at most kd. */
+    uint64_t kpad;
+    /* Columns of the head in a full tile; at most nd. The last tile may have fewer. */
+    uint64_t t;
+} packhouse_tile_geometry;
+
+/* What follows from a geometry and a vocabulary. */
+typedef struct packhouse_tile_sizes {
+    /* sizeof of this struct. */
+    uint32_t struct_size;
+    /* Zero. */
+    uint32_t reserved;
+    /* Bytes of a tile's codes: kd times nd. */
+    uint64_t code_bytes;
+    /* Bytes of a tile's scales: 4 times nd. */
+    uint64_t scale_bytes;
+    /* Bytes of a tile's image file. */
+    uint64_t image_bytes;
+    /* Tiles of a head with so many columns. */
+    uint64_t tile_count;
+} packhouse_tile_sizes;
+
+/* One tile to fill, and where. The buffers are the caller's, and may be a device's, mapped. */
+typedef struct packhouse_tile {
+    /* sizeof of this struct. */
+    uint32_t struct_size;
+    /* PACKHOUSE_TILE_COLUMNS_PARALLEL or 0. */
+    uint32_t flags;
+    /* Which tile, 0 to tile_count. */
+    uint64_t index;
+    /* The depth that the kernel is about to multiply with: kpad, or the tile is refused. */
+    uint64_t k;
+    /* Where the codes go: every one of them is written. */
+    int8_t *codes;
+    /* How many bytes there are: kd times nd. */
+    uint64_t code_bytes;
+    /* Where the scales go, aligned as floats are: every one of them is written. */
+    float *scales;
+    /* How many floats there are: nd. */
+    uint64_t scale_count;
+} packhouse_tile;
+
+/* How a tile was filled. */
+typedef struct packhouse_tile_report {
+    /* sizeof of this struct. */
+    uint32_t struct_size;
+    /* PACKHOUSE_TILE_HIT or PACKHOUSE_TILE_PACKED; 0 when the callback failed. */
+    uint32_t outcome;
+    /* Why a file that was there was not used; PACKHOUSE_OK when none was refused. */
+    packhouse_status refused;
+    /* Why a packed tile was not written; PACKHOUSE_OK when it was, or was a hit. */
+    packhouse_status unwritten;
+    /* Bytes of the image that was written. */
+    uint64_t written_bytes;
+    /* The sum of the tile's scales, those of padding among them, in the order of the columns. */
+    double scale_sum;
+    /* Nanoseconds of the whole call. */
+    uint64_t elapsed_ns;
+    /* The column whose callback failed, when one did. */
+    uint64_t failed_column;
+    /* What that callback returned; 0 when none failed. */
+    int32_t column_error;
+    /* Files that were removed, and what was in the way of noting the owner: notes_text has
+       them. */
+    uint32_t note_count;
+    /* Which file was refused and why, in words, cut between characters, NUL-terminated UTF-8. */
+    char refused_text[PACKHOUSE_TEXT_BYTES];
+    /* Why a packed tile was not written, likewise. */
+    char unwritten_text[PACKHOUSE_TEXT_BYTES];
+    /* Each file that was removed, with its bytes and why, and each problem, likewise, with
+       semicolons between. */
+    char notes_text[PACKHOUSE_TEXT_BYTES];
+} packhouse_tile_report;
+
+/* What a serve did so far. */
+typedef struct packhouse_image_counters {
+    /* sizeof of this struct. */
+    uint32_t struct_size;
+    /* Zero. */
+    uint32_t reserved;
+    /* The seed of the samples, given or drawn. */
+    uint64_t seed;
+    /* Tiles from images. */
+    uint64_t tiles_hit;
+    /* Tiles packed. */
+    uint64_t tiles_packed;
+    /* Of these, tiles written. */
+    uint64_t tiles_written;
+    /* Packed tiles that were not written; packhouse_serve_reason_after has them by reason. */
+    uint64_t tiles_unwritten;
+    /* Files that were there and not used, likewise. */
+    uint64_t tiles_refused;
+    /* Columns that the callback gave for packing. */
+    uint64_t columns_gathered;
+    /* Columns that the callback gave for comparing. */
+    uint64_t columns_sampled;
+    /* Bytes read from images. */
+    uint64_t bytes_read;
+    /* Bytes written to images. */
+    uint64_t bytes_written;
+    /* Files removed to make room, or because their owner left them. */
+    uint64_t files_removed;
+    /* Their bytes. */
+    uint64_t bytes_removed;
+    /* What was in the way of noting the owner, or of removing what it left. */
+    uint64_t owner_problems;
+    /* Nanoseconds of hashing the head. */
+    uint64_t digest_ns;
+    /* Nanoseconds of reading and hashing. */
+    uint64_t read_ns;
+    /* Nanoseconds of packing sampled columns and comparing. */
+    uint64_t sample_ns;
+    /* Nanoseconds of packing tiles. */
+    uint64_t pack_ns;
+    /* Nanoseconds of writing images. */
+    uint64_t write_ns;
+} packhouse_image_counters;
+
+/* One reason and how many tiles it was given for. */
+typedef struct packhouse_tile_reason {
+    /* sizeof of this struct. */
+    uint32_t struct_size;
+    /* The reason. */
+    packhouse_status status;
+    /* Tiles. */
+    uint64_t tiles;
+} packhouse_tile_reason;
+
+/* The one line that says where a serve's tiles came from. */
+typedef struct packhouse_line {
+    /* sizeof of this struct. */
+    uint32_t struct_size;
+    /* Zero. */
+    uint32_t reserved;
+    /* Length of the whole line, which may be more than fits. */
+    uint64_t text_bytes;
+    /* The line without its newline, cut between characters, NUL-terminated UTF-8. */
+    char text[PACKHOUSE_LINE_BYTES];
+} packhouse_line;
+
 /* Gives live weights: writes bytes source bytes from offset on to target and returns 0, or
    returns anything else when it can't. It must not throw, unwind or jump out. */
 typedef int32_t (*packhouse_live_weights)(
@@ -450,6 +780,16 @@ typedef int32_t (*packhouse_live_weights)(
     uint64_t offset,
     void *target,
     uint64_t bytes);
+
+/* Gives one column of the head, row column of the stored tensor as floats: writes value_count
+   values, the head's width, and returns 0; anything else is an error, which ends the tile's
+   call. The values are zero before. It must not throw, unwind or jump out, nor use the serve
+   that calls it, and for one column it gives the same values each time. */
+typedef int32_t (*packhouse_column)(
+    void *context,
+    uint64_t column,
+    float *values,
+    uint64_t value_count);
 
 /* The library's version, as in 0.1.0. The text is static. */
 const char *packhouse_version(void);
@@ -615,6 +955,112 @@ packhouse_status packhouse_unpack(
     uint64_t payload_bytes,
     void *source,
     uint64_t source_bytes,
+    packhouse_refusal *refusal);
+
+/* Tells the lengths of a tile's buffers and file, and how many tiles a head with so many
+   columns has. Sizes that make no tile are refused. */
+packhouse_status packhouse_tile_measure(
+    const packhouse_tile_geometry *geometry,
+    uint64_t vocabulary,
+    packhouse_tile_sizes *sizes,
+    packhouse_refusal *refusal);
+
+/* Tells where among a tile's codes the one of depth row i of column j lies, 0 to kd and 0 to
+   nd. */
+packhouse_status packhouse_tile_position(
+    const packhouse_tile_geometry *geometry,
+    uint64_t i,
+    uint64_t j,
+    uint64_t *position,
+    packhouse_refusal *refusal);
+
+/* Writes a head's digest, and how long it took, into the head: a hash over its vocabulary,
+   width, tied and dtype, and the bytes of every tensor that feeds a column, in an order that
+   stays the same: the matrix, and scales that lie apart from it. Hashes on up to thread_count
+   threads, the calling one among them, but on no more than the process has CPUs; 0 is one.
+   While images are off it need not be called. */
+packhouse_status packhouse_head_digest(
+    packhouse_head *head,
+    const packhouse_tensor *tensors,
+    uint64_t tensor_count,
+    uint32_t thread_count,
+    packhouse_refusal *refusal);
+
+/* Opens the folder of images. What stands in the way of using it is no failure: images are off
+   then, and packhouse_images_why_off says why. The environment is not read: an engine that has
+   switches there sets mode. On success *images is the caller's: packhouse_images_release gives
+   it back. */
+packhouse_status packhouse_images_open(
+    const packhouse_images_options *options,
+    packhouse_images **images,
+    packhouse_refusal *refusal);
+
+/* Takes one more count of images; each is given back by packhouse_images_release. NULL is
+   fine. */
+void packhouse_images_retain(packhouse_images *images);
+
+/* Gives one count of images back. Serves of them stay. NULL is fine. */
+void packhouse_images_release(packhouse_images *images);
+
+/* Tells why images are off, for one warning at the start; status is PACKHOUSE_OK in reason
+   when they are on. */
+packhouse_status packhouse_images_why_off(
+    const packhouse_images *images,
+    packhouse_refusal *reason,
+    packhouse_refusal *refusal);
+
+/* Begins the serve of one head: owner says whose images these are by a text that stays the
+   same from start to start, as the model's path, 1 to PACKHOUSE_OWNER_MAX bytes. When an owner
+   comes with other weights in the same geometry, the images that nobody else uses go. On
+   success *serve is the caller's: packhouse_serve_release gives it back. */
+packhouse_status packhouse_serve_begin(
+    const packhouse_images *images,
+    const packhouse_head *head,
+    const packhouse_tile_geometry *geometry,
+    const char *owner,
+    packhouse_serve **serve,
+    packhouse_refusal *refusal);
+
+/* Takes one more count of a serve. NULL is fine. */
+void packhouse_serve_retain(packhouse_serve *serve);
+
+/* Gives one count of a serve back. NULL is fine. */
+void packhouse_serve_release(packhouse_serve *serve);
+
+/* Fills one tile: every byte of its codes and scales, whatever was there before. The callback
+   is called with context for the sampled columns of an image, or for each column of a tile
+   that is packed; on this thread, or by several at once when the tile's flags allow it. report
+   may be NULL. A callback's error ends the call with PACKHOUSE_TILE_COLUMN; report has its
+   number. */
+packhouse_status packhouse_serve_tile(
+    const packhouse_serve *serve,
+    const packhouse_tile *tile,
+    packhouse_column column,
+    void *context,
+    packhouse_tile_report *report,
+    packhouse_refusal *refusal);
+
+/* Tells what a serve did since it began. */
+packhouse_status packhouse_serve_counters(
+    const packhouse_serve *serve,
+    packhouse_image_counters *counters,
+    packhouse_refusal *refusal);
+
+/* Tells the first reason whose number is above after why files were not used or packed tiles
+   not written, and of how many tiles; status is PACKHOUSE_OK in it when there is none. Begin
+   with PACKHOUSE_OK and go on with each status told. */
+packhouse_status packhouse_serve_reason_after(
+    const packhouse_serve *serve,
+    packhouse_status after,
+    packhouse_tile_reason *reason,
+    packhouse_refusal *refusal);
+
+/* Tells the one line that a user should see once the head is there, whether images were used
+   or not: how many tiles came from images, were packed and were written, what was refused, and
+   what it took. The engine prints it; the library prints nothing. */
+packhouse_status packhouse_serve_line(
+    const packhouse_serve *serve,
+    packhouse_line *line,
     packhouse_refusal *refusal);
 
 #ifdef __cplusplus

@@ -2,9 +2,11 @@
 //! while payloads of it are mapped, and by any thread.
 
 use crate::types::packhouse_parameter;
+use packhouse_image::{Images, Serve};
+use packhouse_layout::int8_tile::TileGeometry;
 use packhouse_loader::set::{Entry, Mapping, SetReader};
 use std::ffi::c_char;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// An open set, and the texts of it that C was shown.
 pub struct packhouse_set {
@@ -16,6 +18,19 @@ pub struct packhouse_set {
 /// A mapped payload.
 pub struct packhouse_mapping {
     pub(crate) mapping: Arc<Mapping>,
+}
+
+/// Images of head tiles, as they were opened.
+pub struct packhouse_images {
+    pub(crate) images: Images,
+}
+
+/// One head being served.
+pub struct packhouse_serve {
+    pub(crate) serve: Mutex<Serve>,
+    pub(crate) images: Images,
+    pub(crate) geometry: TileGeometry,
+    pub(crate) width: usize,
 }
 
 /// A text with a final NUL.
@@ -39,6 +54,8 @@ unsafe impl Sync for Texts {}
 const fn on_any_thread<T: Send + Sync>() {}
 const _: () = on_any_thread::<packhouse_set>();
 const _: () = on_any_thread::<packhouse_mapping>();
+const _: () = on_any_thread::<packhouse_images>();
+const _: () = on_any_thread::<packhouse_serve>();
 
 impl packhouse_set {
     pub(crate) fn new(reader: SetReader) -> Self {

@@ -1,11 +1,13 @@
-//! The C library `libpackhouse`: opens sets and stages, looks payloads up, maps them, packs, and
-//! says why not. Its interface is `include/packhouse.h`; this crate is that header in Rust, and no
-//! logic: `packhouse_loader::set` has all of it.
+//! The C library `libpackhouse`: opens sets and stages, looks payloads up, maps them, packs, says
+//! why not, and fills tiles of an int8 head. Its interface is `include/packhouse.h`; this crate is
+//! that header in Rust, and no logic: `packhouse_loader::set` and `packhouse_image` have it all.
 //!
 //! - `types`: the header's structs and constants; `usage`: its statuses;
 //! - `edge`: the rules that every call keeps; `handles`: what its opaque pointers lead to;
 //!   `contract`: structs to values and back;
-//! - `set`, `layouts`, `version`: the calls.
+//! - `image_types`, `image_usage`, `image_contract`, `image_report`: the same for head tiles;
+//!   `columns`: the engine's callback;
+//! - `set`, `layouts`, `images`, `version`: the calls.
 //!
 //! Invariants:
 //! - no panic leaves a call: it becomes `PACKHOUSE_BUG`;
@@ -19,6 +21,8 @@
 #![deny(unsafe_code)]
 #![expect(non_camel_case_types, reason = "the names are the header's")]
 
+#[expect(unsafe_code, reason = "calls to a caller's function")]
+mod columns;
 #[expect(unsafe_code, reason = "structs are read through a caller's pointers")]
 mod contract;
 #[expect(
@@ -31,6 +35,13 @@ mod edge;
     reason = "handles are counted values behind a caller's pointers"
 )]
 mod handles;
+#[expect(unsafe_code, reason = "structs are read through a caller's pointers")]
+mod image_contract;
+mod image_report;
+mod image_types;
+mod image_usage;
+#[expect(unsafe_code, reason = "calls from C")]
+mod images;
 #[expect(unsafe_code, reason = "calls from C")]
 mod layouts;
 #[expect(
@@ -43,7 +54,11 @@ mod usage;
 #[expect(unsafe_code, reason = "calls from C")]
 mod version;
 
-pub use handles::{packhouse_mapping, packhouse_set};
+pub use columns::ColumnError;
+pub use handles::{packhouse_images, packhouse_mapping, packhouse_serve, packhouse_set};
+pub use image_types::*;
+pub use image_usage::{ImageCode, TileFailure};
+pub use images::*;
 pub use layouts::*;
 pub use set::*;
 pub use types::*;

@@ -1,5 +1,6 @@
 //! What goes wrong at the edge, as the numbers that C sees.
 
+use crate::image_usage::{ImageCode, TileFailure};
 use packhouse_loader::set::{Code, Refusal};
 use std::ffi::CStr;
 
@@ -69,9 +70,14 @@ pub enum Usage {
         /// The length it has.
         actual: u64,
     },
-    /// Source and target overlap.
-    #[error("source and target overlap")]
-    Overlap,
+    /// Two buffers of a call overlap, one of which is written.
+    #[error("{first} and {second} overlap")]
+    Overlap {
+        /// One of them.
+        first: &'static str,
+        /// The other.
+        second: &'static str,
+    },
     /// A panic was caught; please report it.
     #[error("a defect in packhouse, please report it: {panic}")]
     Bug {
@@ -89,6 +95,9 @@ pub enum Failure {
     /// What was asked for is not used.
     #[error(transparent)]
     Refused(#[from] Refusal),
+    /// The request about tiles can't be served.
+    #[error(transparent)]
+    Tile(#[from] TileFailure),
 }
 
 /// One status of the interface.
@@ -111,9 +120,9 @@ impl Usage {
             Self::UnknownField { .. } => 3,
             Self::Text { .. } => 4,
             Self::Value { .. } => 5,
-            Self::Index { .. } => 6,
-            Self::Buffer { .. } => 7,
-            Self::Overlap => 8,
+            Self::Index { .. } => INDEX,
+            Self::Buffer { .. } => BUFFER,
+            Self::Overlap { .. } => 8,
             Self::Bug { .. } => 99,
         }
     }
@@ -125,6 +134,7 @@ impl Failure {
         match self {
             Self::Usage(usage) => usage.number(),
             Self::Refused(refusal) => refusal.code().number(),
+            Self::Tile(failure) => failure.number(),
         }
     }
 }
@@ -136,8 +146,15 @@ pub fn statuses() -> impl Iterator<Item = Status> {
         name: c_name(*code),
         meaning: code.meaning(),
     });
-    USAGES.iter().copied().chain(refusals)
+    let images = ImageCode::ALL.iter().map(|code| code.status());
+    USAGES.iter().copied().chain(refusals).chain(images)
 }
+
+/// An index is past the end.
+pub(crate) const INDEX: i32 = 6;
+
+/// A buffer has the wrong length.
+pub(crate) const BUFFER: i32 = 7;
 
 static USAGES: &[Status] = &[
     status(OK, c"PACKHOUSE_OK", "Done."),
@@ -162,9 +179,13 @@ static USAGES: &[Status] = &[
         c"PACKHOUSE_VALUE",
         "A number is none of those that mean something.",
     ),
-    status(6, c"PACKHOUSE_INDEX", "An index is past the end."),
-    status(7, c"PACKHOUSE_BUFFER", "A buffer has the wrong length."),
-    status(8, c"PACKHOUSE_OVERLAP", "Source and target overlap."),
+    status(INDEX, c"PACKHOUSE_INDEX", "An index is past the end."),
+    status(
+        BUFFER,
+        c"PACKHOUSE_BUFFER",
+        "A buffer has the wrong length.",
+    ),
+    status(8, c"PACKHOUSE_OVERLAP", "Two buffers of a call overlap."),
     status(
         99,
         c"PACKHOUSE_BUG",

@@ -113,14 +113,8 @@ fn assertions(text: &mut String, name: &str, bytes: usize, fields: &[(&str, usiz
     }
 }
 
-/// Sizes, offsets and numbers, as compilers of C and C++ have them.
-#[test]
-fn c_and_cpp_lay_everything_out_as_rust_does() {
-    let mut text = String::from(
-        "#include <packhouse.h>\n#include <stddef.h>\n#ifdef __cplusplus\n#define ASSERT \
-         static_assert\n#else\n#define ASSERT _Static_assert\n#endif\n",
-    );
-    let structs = layouts! {
+fn structs_of_sets() -> String {
+    layouts! {
         packhouse_open_options {
             struct_size, trust, flags, reserved, store, state, stage, set, trusted_uids,
             trusted_uid_count
@@ -150,7 +144,47 @@ fn c_and_cpp_lay_everything_out_as_rust_does() {
         }
         packhouse_layout_summary { struct_size, is_invertible, version, parameter_count, id }
         packhouse_layout_parameter { struct_size, has_default, default_value, min, max, name }
-    };
+    }
+}
+
+fn structs_of_tiles() -> String {
+    layouts! {
+        packhouse_images_options {
+            struct_size, mode, check, flags, root, max_bytes, min_free_bytes, max_age_ns, seed,
+            thread_count, reserved
+        }
+        packhouse_tensor { data, bytes }
+        packhouse_head {
+            struct_size, is_tied, vocabulary, width, dtype, digest, digest_ns
+        }
+        packhouse_tile_geometry { struct_size, order, kd, nd, kpad, t }
+        packhouse_tile_sizes {
+            struct_size, reserved, code_bytes, scale_bytes, image_bytes, tile_count
+        }
+        packhouse_tile { struct_size, flags, index, k, codes, code_bytes, scales, scale_count }
+        packhouse_tile_report {
+            struct_size, outcome, refused, unwritten, written_bytes, scale_sum, elapsed_ns,
+            failed_column, column_error, note_count, refused_text, unwritten_text, notes_text
+        }
+        packhouse_image_counters {
+            struct_size, reserved, seed, tiles_hit, tiles_packed, tiles_written, tiles_unwritten,
+            tiles_refused, columns_gathered, columns_sampled, bytes_read, bytes_written,
+            files_removed, bytes_removed, owner_problems, digest_ns, read_ns, sample_ns, pack_ns,
+            write_ns
+        }
+        packhouse_tile_reason { struct_size, status, tiles }
+        packhouse_line { struct_size, reserved, text_bytes, text }
+    }
+}
+
+/// Sizes, offsets and numbers, as compilers of C and C++ have them.
+#[test]
+fn c_and_cpp_lay_everything_out_as_rust_does() {
+    let mut text = String::from(
+        "#include <packhouse.h>\n#include <stddef.h>\n#ifdef __cplusplus\n#define ASSERT \
+         static_assert\n#else\n#define ASSERT _Static_assert\n#endif\n",
+    );
+    let structs = [structs_of_sets(), structs_of_tiles()].concat();
     let declared = declared();
     for item in &declared.structs {
         let wanted = format!("sizeof({})", item.name);
@@ -198,6 +232,13 @@ fn each_status_has_a_number_and_a_name_of_its_own() {
         // SAFETY: the text is static.
         let told = unsafe { std::ffi::CStr::from_ptr(packhouse_status_name(code.number())) };
         assert_eq!(told, status.name);
+    }
+    for code in ImageCode::ALL {
+        let status = statuses().find(|status| status.number == code.number());
+        assert_eq!(status.map(|status| status.name), Some(code.name()));
+        // SAFETY: the text is static.
+        let told = unsafe { std::ffi::CStr::from_ptr(packhouse_status_name(code.number())) };
+        assert_eq!(told, code.name());
     }
     // SAFETY: the text is static.
     let unknown = unsafe { std::ffi::CStr::from_ptr(packhouse_status_name(-1)) };

@@ -3,6 +3,8 @@
 
 mod calls;
 mod header;
+mod image_refusals;
+mod images;
 mod misuse;
 mod prepared;
 mod programs;

@@ -88,7 +88,7 @@ const MISUSES: &[(&str, &str, &str)] = &[
     (
         "layout-index",
         "INDEX",
-        "index 1000 is past the end: there are 5",
+        "index 1000 is past the end: there are 7",
     ),
     ("parameter-index", "INDEX", "index 1000"),
     (

