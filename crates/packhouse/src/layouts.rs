@@ -56,7 +56,7 @@ fn forms(layout: Layout, packers: &Packers) -> Vec<Form> {
     forms.into_values().collect()
 }
 
-/// The parameters that layouts tell apart; `None` of tiles, whose sizes are whatever a device wants.
+/// The parameters that layouts tell apart; `None` of tiles, whose sizes are what a device wants.
 fn told_parameters(admitted: &Admitted) -> Option<&BTreeMap<String, u64>> {
     match admitted.tile_geometry() {
         None => Some(admitted.parameters()),

@@ -245,7 +245,8 @@ const FAULTS: &[(&str, &str, &str)] = &[
         "\"ggml-cpu-repack\"",
         "\"q4_0\"",
         "13:10: layout: \"q4_0\" is unknown; known are ggml-cpu-repack, identity-v1, \
-             int8-tile-b8-v1, int8-tile-rm-v1, q4_0-joint-n-v1, q4_0-reordered-v1, q4_0-xe2-dpas-v2",
+             int8-tile-b8-v1, int8-tile-rm-v1, q4_0-joint-n-v1, q4_0-reordered-v1, \
+             q4_0-xe2-dpas-v2",
     ),
     (
         "{ unit_rows = 8 }",

@@ -6,6 +6,7 @@
 
 mod docs;
 mod equivalence;
+mod heads;
 mod inspect;
 mod model;
 mod moving;

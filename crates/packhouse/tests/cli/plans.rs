@@ -218,21 +218,7 @@ fn layouts_say_what_packs_them_here() {
         packers.kernel(&admitted).unwrap().level().name()
     );
     assert!(text.contains(&fingerprint[..12]), "{text}");
-    // Tiles have one form per type, whatever their sizes, and one fingerprint for all of them.
-    let tiles = layouts
-        .iter()
-        .find(|one| one["id"] == Layout::Int8TileRm.id());
-    let tiles = tiles.expect("because it is one of them");
-    let forms = tiles["forms"].as_array().unwrap();
-    let of_type: Vec<_> = forms.iter().filter(|form| form["type"] == "Q4_0").collect();
-    assert_eq!(
-        (of_type.len(), &of_type[0]["parameters"]),
-        (1, &Value::Null)
-    );
-    let admitted = Layout::Int8TileRm.admit(q4_0, &[96, 7], &BTreeMap::from([("t".into(), 3)]));
-    let fingerprint = packers.fingerprint(&admitted.unwrap()).unwrap().to_string();
-    assert_eq!(of_type[0]["fingerprint"], fingerprint.as_str());
-    assert!(!forms.iter().any(|form| form["type"] == "I8"));
+    tiles_have_one_form_per_type(layouts, &packers);
     let repack = layouts[0]["forms"].as_array().unwrap();
     let q5_k = repack.iter().find(|form| form["type"] == "Q5_K").unwrap();
     assert_eq!(q5_k["packed_by"], Value::Null);
@@ -253,4 +239,23 @@ fn layouts_say_what_packs_them_here() {
             "yes"
         ]
     );
+}
+
+/// Whatever their sizes, and with one fingerprint for all of them.
+fn tiles_have_one_form_per_type(layouts: &[Value], packers: &Packers) {
+    let q4_0 = packhouse_base::ggml_type::GgmlType::from_name("Q4_0").unwrap();
+    let tiles = layouts
+        .iter()
+        .find(|one| one["id"] == Layout::Int8TileRm.id());
+    let tiles = tiles.expect("because it is one of them");
+    let forms = tiles["forms"].as_array().unwrap();
+    let of_type: Vec<_> = forms.iter().filter(|form| form["type"] == "Q4_0").collect();
+    assert_eq!(
+        (of_type.len(), &of_type[0]["parameters"]),
+        (1, &Value::Null)
+    );
+    let admitted = Layout::Int8TileRm.admit(q4_0, &[96, 7], &BTreeMap::from([("t".into(), 3)]));
+    let fingerprint = packers.fingerprint(&admitted.unwrap()).unwrap().to_string();
+    assert_eq!(of_type[0]["fingerprint"], fingerprint.as_str());
+    assert!(!forms.iter().any(|form| form["type"] == "I8"));
 }

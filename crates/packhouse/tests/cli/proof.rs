@@ -48,12 +48,17 @@ fn prepared() -> Sandbox {
     sandbox
 }
 
-fn run(sandbox: &Sandbox, words: &[&str], exit: i32) -> String {
+pub(crate) fn run(sandbox: &Sandbox, words: &[&str], exit: i32) -> String {
     run_with(sandbox, words, exit, |_| {})
 }
 
 /// Runs a command that must end like this, and answers both streams.
-fn run_with(sandbox: &Sandbox, words: &[&str], exit: i32, change: impl Fn(&mut Command)) -> String {
+pub(crate) fn run_with(
+    sandbox: &Sandbox,
+    words: &[&str],
+    exit: i32,
+    change: impl Fn(&mut Command),
+) -> String {
     let mut command = sandbox.command(words);
     change(&mut command);
     let output = command.output().expect("because the command was built");
@@ -63,7 +68,8 @@ fn run_with(sandbox: &Sandbox, words: &[&str], exit: i32, change: impl Fn(&mut C
     said
 }
 
-fn elsewhere(sandbox: &Sandbox) -> impl Fn(&mut Command) {
+/// Another store in the same sandbox.
+pub(crate) fn elsewhere(sandbox: &Sandbox) -> impl Fn(&mut Command) {
     let (store, state) = (sandbox.path("other/store"), sandbox.path("other/state"));
     move |command| {
         command
@@ -74,16 +80,21 @@ fn elsewhere(sandbox: &Sandbox) -> impl Fn(&mut Command) {
 
 /// Writes the lie into the sandbox's own store.
 fn forge(sandbox: &Sandbox) {
+    forge_payload(sandbox, TENSOR, |payload| payload[100] ^= 1);
+}
+
+/// Writes a lie of one's own about a tensor of the only set.
+pub(crate) fn forge_payload(sandbox: &Sandbox, tensor: &str, edit: impl Fn(&mut Vec<u8>)) {
     let opened = store::open(sandbox);
     let sets = opened.list_sets().expect("because it can be listed");
     let manifest = opened.read_set(sets[0]).expect("because it is sound");
     let mut entries = manifest.entries().iter();
-    let entry = entries.find(|entry| entry.tensor == TENSOR);
+    let entry = entries.find(|entry| entry.tensor == tensor);
     let entry = entry.expect("because the plan chose it");
     let root = sandbox.path("home/.cache/packhouse/v1");
     let (pack, old) = (entry.pack.to_string(), entry.object.to_string());
     let mut payload = std::fs::read(root.join("objects").join(&old[..2]).join(&old)).unwrap();
-    payload[100] ^= 1;
+    edit(&mut payload);
     let new = Digest::of(&payload).to_string();
     let folder = root.join("objects").join(&new[..2]);
     std::fs::create_dir_all(&folder).unwrap();
