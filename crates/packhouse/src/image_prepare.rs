@@ -6,7 +6,8 @@ use crate::failure::{Failure, quoted};
 use crate::image::{self, Allowed};
 use crate::image_source::{Found, Source, Stopped};
 use crate::image_words::ImagePrepareArgs;
-use crate::places::{self, Lookup};
+use crate::places::{self, Lookup, Places};
+use crate::stage::real;
 use packhouse_base::units;
 use packhouse_image::{
     Check, Images, MIN_FREE_BYTES, Mode, NoRoom, NotWritten, Off, Outcome, Owner, Refusal, Removed,
@@ -37,6 +38,7 @@ pub(crate) fn prepare(args: &ImagePrepareArgs, lookup: Lookup<'_>) -> Result<Ans
         Allowed::Writing => Mode::ReadWrite,
     };
     let folder = places::images(args.folder.images.as_deref(), lookup)?;
+    refuse_store(&folder, lookup)?;
     let found = Found::open(&args.model, args.tensor.as_deref())?;
     found.fits(&geometry)?;
     let settings = settings(args, mode)?;
@@ -191,6 +193,22 @@ fn owner(args: &ImagePrepareArgs) -> Result<Owner, Failure> {
         .because(&error)
         .hint("packhouse image prepare MODEL --owner TEXT")
     })
+}
+
+/// Refuses a folder among the store's own: each would take the other's files for strangers.
+fn refuse_store(folder: &Path, lookup: Lookup<'_>) -> Result<(), Failure> {
+    let Ok(places) = Places::find(lookup) else {
+        return Ok(());
+    };
+    let (folder_real, store) = (real(folder), real(&places.store));
+    if folder_real != store && !folder_real.starts_with(store.join("v1")) {
+        return Ok(());
+    }
+    Err(
+        Failure::usage("the folder of images is the store's", folder.display())
+            .cause("what is in a store is the store's alone")
+            .hint("packhouse image prepare --images DIR"),
+    )
 }
 
 fn settings(args: &ImagePrepareArgs, mode: Mode) -> Result<Settings, Failure> {

@@ -111,8 +111,8 @@ fn removed_answer(path: &Path, removal: &Removal) -> Answer {
         text += &format!("not removed: {failure}\n");
     }
     text += &format!(
-        "removed {} files, {}\n",
-        removal.removed.len(),
+        "removed {}, {}\n",
+        files(removal),
         units::bytes(removal.freed_bytes())
     );
     let json = json!({
@@ -149,8 +149,8 @@ fn collected(path: &Path, found: &Collected, dry_run: bool) -> Answer {
         false => "removed",
     };
     text += &format!(
-        "{verb} {} files, {} of {}\n",
-        removal.removed.len(),
+        "{verb} {}, {} of {}\n",
+        files(removal),
         units::bytes(removal.freed_bytes()),
         units::bytes(found.held_bytes),
     );
@@ -182,6 +182,13 @@ fn removed_text(removed: &[Removed]) -> String {
         })
         .collect();
     table(&[Column::Left, Column::Right, Column::Left], &rows)
+}
+
+fn files(removal: &Removal) -> String {
+    match removal.removed.len() {
+        1 => "1 file".to_owned(),
+        count => format!("{count} files"),
+    }
 }
 
 fn failures(removal: &Removal) -> Vec<String> {

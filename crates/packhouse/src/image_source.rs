@@ -3,6 +3,7 @@
 use crate::bar::Bar;
 use crate::failure::{Failure, quoted};
 use crate::prepare;
+use packhouse_base::units;
 use packhouse_image::{Dtype, Head, HeadDigest};
 use packhouse_layout::int8_tile::TileGeometry;
 use packhouse_prepare::head::{HeadBytes, HeadError, ModelHead, ReadError, ReadWatcher};
@@ -37,7 +38,12 @@ impl<'a> Found<'a> {
         let model = prepare::open_model(path)?;
         let head = ModelHead::find(model.container(), tensor).map_err(|error| {
             let failure = match &error {
-                HeadError::NotThere { name } => Failure::usage("no such tensor", name),
+                HeadError::NotThere { name } => {
+                    let none = format!("none of {} has that name", path.display());
+                    return Failure::usage("no such tensor", name)
+                        .cause(none)
+                        .hint(format!("packhouse inspect {} --tensors", quoted(path)));
+                }
                 HeadError::Absent
                 | HeadError::Dims { .. }
                 | HeadError::Empty { .. }
@@ -67,14 +73,19 @@ impl<'a> Found<'a> {
             .hint(format!("packhouse inspect {} --tensors", quoted(self.path))))
     }
 
-    /// Reads and hashes the head, where memory holds it beside so many more bytes.
+    /// Reads and hashes the head, where memory holds it beside tiles of so many bytes.
     pub(crate) fn read(
         &self,
-        beside_bytes: u64,
+        tile_bytes: u64,
         threads: NonZeroUsize,
         bar: &Bar,
     ) -> Result<Source, Failure> {
-        let memory_bytes = memory_bytes().saturating_sub(beside_bytes);
+        let available_bytes = memory_bytes();
+        let memory_bytes = available_bytes.checked_sub(tile_bytes).ok_or_else(|| {
+            Failure::new("not enough memory for a tile of", units::bytes(tile_bytes))
+                .cause(format!("{} are available", units::bytes(available_bytes)))
+                .hint("free -h")
+        })?;
         let watcher = ReadWatcher {
             progress: bar,
             cancel: &signal::was_caught,

@@ -2,7 +2,7 @@
 
 use crate::cli::{byte_count, thread_count};
 use clap::{Args, Subcommand, ValueEnum};
-use packhouse_layout::int8_tile::TileOrder;
+use packhouse_layout::int8_tile::{SIZE_MAX, TileOrder};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
@@ -65,16 +65,16 @@ pub(crate) struct ImagePrepareArgs {
     /// A GGUF file, or the first of its shards
     pub(crate) model: PathBuf,
     /// Depth rows of the device's buffer
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = size)]
     pub(crate) kd: u64,
     /// Columns of the head in a tile
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = size)]
     pub(crate) t: u64,
     /// Columns of the device's buffer [default: T]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = size)]
     pub(crate) nd: Option<u64>,
     /// Depth rows that are packed, at least the model's hidden size [default: KD]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = size)]
     pub(crate) kpad: Option<u64>,
     /// Order of a tile's codes
     #[arg(
@@ -98,7 +98,7 @@ pub(crate) struct ImagePrepareArgs {
     /// Pack every column of a stored tile again, not a sample
     #[arg(long)]
     pub(crate) full: bool,
-    /// Size that all images together may have, e.g. 500000000 or 20GiB [default: any]
+    /// Size that all images together may have, e.g. 20GiB [default: a fifth of the disk]
     #[arg(long, value_name = "BYTES", value_parser = byte_count)]
     pub(crate) max_bytes: Option<u64>,
     /// Space that the disk keeps free [default: 1GiB]
@@ -156,6 +156,13 @@ pub(crate) struct ImageRmArgs {
     pub(crate) all: bool,
     #[command(flatten)]
     pub(crate) folder: ImageFolderArgs,
+}
+
+/// Parses a size of a tile.
+fn size(text: &str) -> Result<u64, String> {
+    let size = text.parse().ok();
+    let size = size.filter(|size| (1..=SIZE_MAX).contains(size));
+    size.ok_or_else(|| format!("not a whole number from 1 to {SIZE_MAX}"))
 }
 
 /// Parses `90s`, `45m`, `12h`, `30d` to nanoseconds; errors name the text.

@@ -195,7 +195,7 @@ pub(crate) fn stranger_lines(names: &[String]) -> String {
     clippy::disallowed_methods,
     reason = "only compares where two folders lie; what is opened is walked by descriptor"
 )]
-fn real(path: &Path) -> PathBuf {
+pub(crate) fn real(path: &Path) -> PathBuf {
     let found = path.ancestors().find_map(|ancestor| {
         let rest = path.strip_prefix(ancestor).ok()?;
         Some(ancestor.canonicalize().ok()?.join(rest))

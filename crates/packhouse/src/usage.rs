@@ -20,9 +20,14 @@ pub(crate) fn explain(error: &clap::Error) -> Exit {
         return help.print(false).unwrap_or(Exit::NotExecuted);
     }
     let words = std::env::args().skip(1).take_while(|word| word != "--");
-    let command = words
-        .into_iter()
-        .find(|word| word.bytes().all(|byte| byte.is_ascii_lowercase()));
+    let mut words = words.filter(|word| word.bytes().all(|byte| byte.is_ascii_lowercase()));
+    let mut command = words.next();
+    if command.as_deref() == Some("image")
+        && error.kind() != ErrorKind::InvalidSubcommand
+        && let Some(inner) = words.next()
+    {
+        command = Some(format!("image {inner}"));
+    }
     eprint!("{}", failure(error, command.as_deref()));
     Exit::Usage
 }
@@ -74,7 +79,7 @@ fn failure(error: &clap::Error, command: Option<&str>) -> Failure {
         failure = failure.cause(format!("similar: {suggested}"));
     }
     match command {
-        Some(command) if error.kind() != ErrorKind::InvalidSubcommand => {
+        Some(command) if error.kind() != ErrorKind::InvalidSubcommand || command == "image" => {
             failure.hint(format!("packhouse {command} --help"))
         }
         Some(_) | None => failure.hint("packhouse --help"),

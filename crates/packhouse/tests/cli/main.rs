@@ -7,6 +7,9 @@
 mod docs;
 mod equivalence;
 mod heads;
+mod image_refused;
+mod image_world;
+mod images;
 mod inspect;
 mod model;
 mod moving;
