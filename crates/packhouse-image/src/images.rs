@@ -99,13 +99,22 @@ impl Images {
 }
 
 fn open_folder(fs: &dyn Fs, root: Option<&Path>, mode: Mode) -> Result<Folder, Off> {
-    let make = match mode {
-        Mode::Off => return Err(Off::Switch),
-        Mode::ReadOnly => false,
-        Mode::ReadWrite => true,
-    };
+    if mode == Mode::Off {
+        return Err(Off::Switch);
+    }
     let root = root.ok_or(Off::NoFolder)?;
-    Folder::open(fs, root, make)?.ok_or_else(|| Off::Absent {
+    let opened = match mode {
+        Mode::ReadWrite => match Folder::open(fs, root, true) {
+            // Nothing can be made, as on a disk mounted read-only: what is there still serves.
+            Err(error) => match Folder::open(fs, root, false) {
+                Ok(Some(folder)) => Some(folder),
+                Ok(None) | Err(_) => return Err(error.into()),
+            },
+            Ok(folder) => folder,
+        },
+        Mode::Off | Mode::ReadOnly => Folder::open(fs, root, false)?,
+    };
+    opened.ok_or_else(|| Off::Absent {
         root: root.to_owned(),
     })
 }

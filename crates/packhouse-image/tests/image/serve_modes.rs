@@ -1,7 +1,7 @@
 //! Off reads and writes nothing, read-only writes nothing, and the line says which it is.
 
 use crate::serve_world::{
-    ROOT, Weights, geometries, geometry_of, image_files, image_path, images, new_disk, serve,
+    ROOT, V1, Weights, geometries, geometry_of, image_files, image_path, images, new_disk, serve,
     settings, start, start_as, weights,
 };
 use packhouse_image::{
@@ -203,6 +203,22 @@ fn read_only_makes_no_folder() {
     let text = "/home/user/images is not there, and read-only makes none";
     assert_eq!(off.to_string(), text);
     assert_eq!(sim.operation_count(), 0);
+}
+
+/// Images that came without a folder of records, on a disk that takes none.
+#[test]
+fn images_on_a_read_only_disk_serve_though_nothing_can_be_made() {
+    let [geometry, _] = geometries();
+    let sim = new_disk();
+    start(&sim, settings(), &weights(), &geometry);
+    for path in sim.files(format!("{V1}/owners")) {
+        sim.remove(path);
+    }
+    sim.remove(format!("{V1}/owners"));
+    sim.set_read_only(true);
+    let start = start(&sim, settings(), &weights(), &geometry);
+    start.assert_all_hit();
+    start.assert_right(&weights(), &geometry);
 }
 
 /// A disk that became read-only: hits go on, and what is missing is packed at each start.
