@@ -9,8 +9,8 @@
 //!   threads;
 //! - a column packed alone goes through the kernel that packs it in its tile;
 //! - every code and every scale of a tile is written;
-//! - a tile is never held in f32: each thread has the values of one column and the codes of
-//!   `COLUMNS` columns; a thread that only writes has codes of up to twice as many.
+//! - a tile is never held in f32: each thread has the values of one column and the codes of some
+//!   hundreds; a thread that only writes has codes of twice as many.
 //!
 //! Never: a byte beside the tile, or a tile that depends on what was in it.
 //!
@@ -31,7 +31,7 @@ use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::thread::Builder;
 
-pub use columns::{COLUMNS, CodeColumns};
+pub use columns::{BAND_COLUMNS, CHUNK, CodeColumns, STRIP_COLUMNS};
 
 use bound::Bound;
 use target::{PIECE_BYTES, Target};
@@ -89,7 +89,8 @@ impl Packers {
     /// # Panics
     /// When the codes are not as many as the values.
     pub fn pack_column(&self, values: &[f32], codes: &mut [i8]) -> f32 {
-        self.tile_kernels().quantise(values, codes)
+        assert_eq!(values.len(), codes.len(), "codes of a column");
+        self.tile_kernels().quantise(values, codes, CHUNK)
     }
 
     /// The level of the code that packs tiles.
@@ -178,8 +179,8 @@ fn pack_on<E: Send>(
     let count = count.expect("because columns begin before they end");
     assert!(count <= geometry.t(), "columns of a tile");
     let (packed, padding) = scales.split_at_mut(size(count));
-    padding.fill(bound.quantise(&[], &mut []));
-    let split = Split::of(geometry, size(count), &gather, thread_count);
+    padding.fill(bound.quantise(&[], &mut [], CHUNK));
+    let split = Split::of(geometry, size(count), thread_count);
     let streamed = codes.len() >= STREAM_BYTES;
     let target = Target::new(geometry, codes, packed, split.strip_columns);
     let work = Work::new(bound, size(geometry.kpad()), streamed, target);
@@ -211,23 +212,13 @@ struct Split {
 impl Split {
     /// A few strips for each thread, so that all end at about the same time, but wide ones, since
     /// every packed row is cut at each.
-    fn of<E>(
-        geometry: &TileGeometry,
-        column_count: usize,
-        gather: &Gather<'_, E>,
-        thread_count: NonZeroUsize,
-    ) -> Self {
+    fn of(geometry: &TileGeometry, column_count: usize, thread_count: NonZeroUsize) -> Self {
         let threads = thread_count.get();
-        let widest = match gather {
-            // What is handed over is what one thread has codes for.
-            Gather::Serial(_) if threads > 1 => COLUMNS,
-            Gather::Serial(_) | Gather::Parallel(_) => STRIP_COLUMNS_MAX,
-        };
         let even = column_count / threads.saturating_mul(STRIPS_PER_THREAD);
-        let even = even.next_multiple_of(64).clamp(64, widest);
+        let even = even.next_multiple_of(64).clamp(64, STRIP_COLUMNS);
         let strip_columns = match geometry.order() {
             TileOrder::RowMajor => even,
-            TileOrder::Blocked => COLUMNS,
+            TileOrder::Blocked => BAND_COLUMNS,
         };
         // Padding is shared out too, but is no reason to start threads for a tile that has little.
         let padding = size(geometry.code_bytes()) - column_count * size(geometry.kpad());
@@ -238,9 +229,6 @@ impl Split {
         }
     }
 }
-
-/// Row-major strips have at most so many columns.
-const STRIP_COLUMNS_MAX: usize = 4 * COLUMNS;
 
 /// Strips for each thread, where there are columns enough.
 const STRIPS_PER_THREAD: usize = 4;

@@ -19,12 +19,13 @@ pub type PackSteps<Token> = fn(Token, &Admitted, Range<u64>, &[u8], [&mut [u8]; 
 /// rows' slice of the source; all lengths were asserted by the caller.
 pub type UnpackGroups<Token> = fn(Token, &Admitted, Range<u64>, &[u8], &mut [u8]);
 
-/// Quantises one column: values to as many codes. Returns its scale.
-pub type QuantiseColumn<Token> = fn(Token, &[f32], &mut [i8]) -> f32;
+/// Quantises one column: values to as many codes, in chunks of 64 that lie so far apart. Returns
+/// its scale.
+pub type QuantiseColumn<Token> = fn(Token, &[f32], &mut [i8], usize) -> f32;
 
-/// Writes the codes of the first columns to those columns of row-major rows that the range has:
-/// code `i` of a column to row `i`. With the flag, past the caches where rows begin at a line.
-pub type PutRows<Token> = fn(Token, &CodeColumns, Range<usize>, &mut [&mut [i8]], bool);
+/// Writes the codes of the first columns to row-major rows that have as many columns: code `i` of a
+/// column to row `i`. With the flag, past the caches where rows begin at a line.
+pub type PutRows<Token> = fn(Token, &CodeColumns, &mut [&mut [i8]], bool);
 
 /// Writes all columns to the microtiles of their rows, the depth rounded up to a multiple of 64.
 /// With the flag, past the caches where the band begins at a line.

@@ -3,6 +3,7 @@
 
 pub(crate) mod avx2;
 pub(crate) mod avx512;
+mod int8_tile;
 mod q4_0;
 mod q4_0_joint_n;
 mod q4_0_reordered;

@@ -3,7 +3,6 @@
 use crate::int8_tile::columns::CodeColumns;
 use crate::isa::{Avx2, Avx512, IsaLevel};
 use crate::kernels::{TILE_KERNELS, TileCode, TileKernels};
-use std::ops::Range;
 
 /// The kernels of one level.
 #[derive(Clone, Copy, Debug)]
@@ -34,29 +33,20 @@ impl Bound {
         }
     }
 
-    pub(crate) fn quantise(&self, values: &[f32], codes: &mut [i8]) -> f32 {
+    /// Quantises a column into chunks `distance` apart.
+    pub(crate) fn quantise(&self, values: &[f32], codes: &mut [i8], distance: usize) -> f32 {
         match self {
-            Self::Scalar(kernels) => (kernels.quantise)((), values, codes),
-            Self::Avx2(token, kernels) => (kernels.quantise)(*token, values, codes),
-            Self::Avx512(token, kernels) => (kernels.quantise)(*token, values, codes),
+            Self::Scalar(kernels) => (kernels.quantise)((), values, codes, distance),
+            Self::Avx2(token, kernels) => (kernels.quantise)(*token, values, codes, distance),
+            Self::Avx512(token, kernels) => (kernels.quantise)(*token, values, codes, distance),
         }
     }
 
-    pub(crate) fn row_major(
-        &self,
-        codes: &CodeColumns,
-        target: Range<usize>,
-        rows: &mut [&mut [i8]],
-        streamed: bool,
-    ) {
+    pub(crate) fn row_major(&self, codes: &CodeColumns, rows: &mut [&mut [i8]], streamed: bool) {
         match self {
-            Self::Scalar(kernels) => (kernels.row_major)((), codes, target, rows, streamed),
-            Self::Avx2(token, kernels) => {
-                (kernels.row_major)(*token, codes, target, rows, streamed);
-            }
-            Self::Avx512(token, kernels) => {
-                (kernels.row_major)(*token, codes, target, rows, streamed);
-            }
+            Self::Scalar(kernels) => (kernels.row_major)((), codes, rows, streamed),
+            Self::Avx2(token, kernels) => (kernels.row_major)(*token, codes, rows, streamed),
+            Self::Avx512(token, kernels) => (kernels.row_major)(*token, codes, rows, streamed),
         }
     }
 

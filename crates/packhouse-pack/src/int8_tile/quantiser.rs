@@ -1,17 +1,17 @@
 //! What all kernels of the quantiser share: its two divisions, and its rounding as an addition.
 //!
 //! Rounding halves away from zero is `trunc(x + HALF.copysign(x))`, `HALF` being the value before
-//! 0.5, which is 0.5 - 2^-25. Let `x` be positive and `n` the whole number below it. From n + 0.5 on
-//! the sum is at least n + 1 - 2^-25, which rounds to n + 1: the values before 1 lie 2^-24 apart,
-//! where it is a tie that goes to the even 1, and the others farther apart. Before n + 0.5 the sum
-//! stays before n + 1: the value before 0.5 gives 1 - 2^-24, which is exact, and others end farther
-//! from n + 1. A test says so for every value that the quantiser can meet.
+//! 0.5, which is 0.5 - 2^-25. Let `x` be positive and `n` the whole number below it. From n + 0.5
+//! on the sum is at least n + 1 - 2^-25, which rounds to n + 1: the values before 1 lie 2^-24
+//! apart, where it is a tie that goes to the even 1, and the others farther apart. Before n + 0.5
+//! the sum stays before n + 1: the value before 0.5 gives 1 - 2^-24, which is exact, and others end
+//! farther from n + 1. A test says so for every value that the quantiser can meet.
 //!
 //! Nothing here or in the kernels depends on whether the CPU flushes subnormals to zero, which a
-//! host may have asked for: a largest value below 1e-12 counts as 1, so both divisions are of normal
-//! values and give such; a subnormal value, or a product that is one, has code 0 either way; and
-//! magnitudes are compared as integers. The rounding mode must be the default one, as everywhere in
-//! Rust.
+//! host may have asked for: a largest value below 1e-12 counts as 1, so both divisions are of
+//! normal values and give such; a subnormal value, or a product that is one, has code 0 either way;
+//! and magnitudes are compared as integers. The rounding mode must be the default one, as
+//! everywhere in Rust.
 
 /// Scale of a column and what its values are multiplied by, from the bits of its largest finite
 /// magnitude. The inverse is a second division, not 1 / scale.

@@ -1,7 +1,7 @@
 //! A tile cut into disjoint pieces, in safe code: strips of columns first, in their order, then
 //! whatever no column fills.
 
-use crate::int8_tile::columns::COLUMNS;
+use crate::int8_tile::columns::BAND_COLUMNS;
 use packhouse_layout::int8_tile::{TileGeometry, TileOrder};
 
 /// What is left of a tile.
@@ -39,7 +39,7 @@ enum Left<'a> {
 
 impl<'a> Target<'a> {
     /// All of a tile; of its columns `scales` are those to be packed. Strips have at most
-    /// `strip_columns`, a multiple of 64, and in the blocked order `COLUMNS`.
+    /// `strip_columns`, a multiple of 64; in the blocked order that is `BAND_COLUMNS`.
     pub(crate) fn new(
         geometry: &TileGeometry,
         codes: &'a mut [i8],
@@ -57,12 +57,20 @@ impl<'a> Target<'a> {
                 let (packed, below) = codes.split_at_mut(depth * nd);
                 Left::Rows(packed.chunks_exact_mut(nd).collect(), strip_columns, below)
             }
-            TileOrder::Blocked => Left::Bands(kd * COLUMNS, codes),
+            TileOrder::Blocked => Left::Bands(kd * BAND_COLUMNS, codes),
         };
         Self {
             next: 0,
             scales,
             place,
+        }
+    }
+
+    /// Most columns of a strip.
+    pub(crate) const fn strip_columns(&self) -> usize {
+        match &self.place {
+            Left::Rows(_, strip_columns, _) => *strip_columns,
+            Left::Bands(..) => BAND_COLUMNS,
         }
     }
 
@@ -87,7 +95,7 @@ impl<'a> Target<'a> {
             }
             Left::Bands(band_bytes, bands) => {
                 let band = take(bands, *band_bytes);
-                (left.min(COLUMNS), Place::Band(band))
+                (left.min(BAND_COLUMNS), Place::Band(band))
             }
         };
         self.next += count;

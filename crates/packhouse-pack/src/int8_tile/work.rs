@@ -9,7 +9,7 @@
 //!   side returns or panics.
 
 use crate::int8_tile::bound::Bound;
-use crate::int8_tile::columns::{COLUMNS, CodeColumns};
+use crate::int8_tile::columns::{BAND_COLUMNS, CodeColumns};
 use crate::int8_tile::target::{Place, Strip, Target};
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -27,6 +27,7 @@ pub(crate) type FillAnywhere<'a, E> = dyn Fn(usize, &mut [f32]) -> Result<(), E>
 pub(crate) struct Work<'a, E> {
     bound: Bound,
     depth: usize,
+    strip_columns: usize,
     streamed: bool,
     target: Mutex<Target<'a>>,
     /// The first column that failed so far, or `usize::MAX`.
@@ -44,7 +45,6 @@ struct Room {
 /// Codes that another thread writes.
 struct Load<'a> {
     place: Place<'a>,
-    count: usize,
     codes: CodeColumns,
 }
 
@@ -55,6 +55,7 @@ impl<'a, E: Send> Work<'a, E> {
         Self {
             bound,
             depth,
+            strip_columns: target.strip_columns(),
             streamed,
             target: Mutex::new(target),
             failed_at: AtomicUsize::new(usize::MAX),
@@ -99,29 +100,24 @@ impl<'a, E: Send> Work<'a, E> {
             };
             let threads: Vec<_> = (0..others).map_while(start).collect();
             drop((loaded, emptied));
-            let mut room = Room::new(self.depth);
+            let mut room = Room::new(self.depth, self.strip_columns);
             // One to be written and one that waits, for each thread.
             let mut unmade = 2 * threads.len();
             while let Some(mut strip) = self.strip() {
-                if !self.gather(&strip.place, strip.first, strip.scales, fill, &mut room) {
+                if !self.gather(&mut strip, fill, &mut room) {
                     break;
                 }
-                let count = strip.scales.len();
                 let empty = empties.try_recv().ok().or_else(|| {
                     unmade = unmade.checked_sub(1)?;
-                    Some(CodeColumns::new(self.depth))
+                    Some(CodeColumns::new(self.depth, self.strip_columns))
                 });
                 let Some(empty) = empty else {
-                    self.put(&mut strip.place, 0, count, &room.codes);
+                    self.put(&mut strip.place, &room.codes);
                     continue;
                 };
                 let codes = std::mem::replace(&mut room.codes, empty);
                 let place = strip.place;
-                let load = Load {
-                    place,
-                    count,
-                    codes,
-                };
+                let load = Load { place, codes };
                 // All other threads panicked; that is told when they are joined.
                 if loads.send(load).is_err() {
                     break;
@@ -142,15 +138,12 @@ impl<'a, E: Send> Work<'a, E> {
 
     /// Takes strips and then padding until none is left.
     fn alone(&self, fill: &mut Fill<'_, E>) {
-        let mut room = Room::new(self.depth);
+        let mut room = Room::new(self.depth, self.strip_columns);
         while let Some(mut strip) = self.strip() {
-            for (index, scales) in strip.scales.chunks_mut(COLUMNS).enumerate() {
-                let at = index * COLUMNS;
-                if !self.gather(&strip.place, strip.first + at, scales, fill, &mut room) {
-                    return;
-                }
-                self.put(&mut strip.place, at, scales.len(), &room.codes);
+            if !self.gather(&mut strip, fill, &mut room) {
+                return;
             }
+            self.put(&mut strip.place, &room.codes);
         }
         self.clear_padding();
     }
@@ -158,31 +151,19 @@ impl<'a, E: Send> Work<'a, E> {
     /// Writes what the gathering thread hands over until it hands over no more.
     fn write_loads(&self, loaded: &Mutex<Receiver<Load<'a>>>, emptied: &Sender<CodeColumns>) {
         let next = || lock(loaded).recv();
-        while let Ok(Load {
-            mut place,
-            count,
-            codes,
-        }) = next()
-        {
-            self.put(&mut place, 0, count, &codes);
+        while let Ok(Load { mut place, codes }) = next() {
+            self.put(&mut place, &codes);
             // Nobody wants it once all columns are gathered.
             let _ = emptied.send(codes);
         }
         self.clear_padding();
     }
 
-    /// Asks for at most `COLUMNS` columns from `first` on and quantises them. False when one failed
-    /// that is not after them.
-    fn gather(
-        &self,
-        place: &Place<'_>,
-        first: usize,
-        scales: &mut [f32],
-        fill: &mut Fill<'_, E>,
-        room: &mut Room,
-    ) -> bool {
-        for (index, scale) in scales.iter_mut().enumerate() {
-            let column = first + index;
+    /// Asks for the columns of a strip and quantises them. False when a column failed that is not
+    /// after them.
+    fn gather(&self, strip: &mut Strip<'_>, fill: &mut Fill<'_, E>, room: &mut Room) -> bool {
+        for (index, scale) in strip.scales.iter_mut().enumerate() {
+            let column = strip.first + index;
             if self.failed_at.load(Ordering::Relaxed) <= column {
                 return false;
             }
@@ -192,25 +173,24 @@ impl<'a, E: Send> Work<'a, E> {
                 self.fail(column, error);
                 return false;
             }
-            *scale = self.bound.quantise(values, room.codes.column_mut(index));
+            let distance = room.codes.distance();
+            let codes = room.codes.column_mut(index);
+            *scale = self.bound.quantise(values, codes, distance);
         }
-        if let Place::Band(_) = place {
-            for index in scales.len()..COLUMNS {
-                room.codes.column_mut(index).fill(0);
+        if let Place::Band(_) = strip.place {
+            for index in strip.scales.len()..BAND_COLUMNS {
+                room.codes.clear(index);
             }
         }
         true
     }
 
-    /// Writes the codes of `count` columns to those of a strip from `at` on.
-    fn put(&self, place: &mut Place<'_>, at: usize, count: usize, codes: &CodeColumns) {
+    /// Writes the codes of a strip.
+    fn put(&self, place: &mut Place<'_>, codes: &CodeColumns) {
         match place {
-            Place::Rows(rows) => {
-                self.bound
-                    .row_major(codes, at..at + count, rows, self.streamed);
-            }
+            Place::Rows(rows) => self.bound.row_major(codes, rows, self.streamed),
             Place::Band(band) => {
-                let packed = self.depth.next_multiple_of(64) * COLUMNS;
+                let packed = self.depth.next_multiple_of(64) * BAND_COLUMNS;
                 let (packed, below) = band.split_at_mut(packed);
                 self.bound.blocked(codes, packed, self.streamed);
                 below.fill(0);
@@ -245,13 +225,13 @@ impl<'a, E: Send> Work<'a, E> {
 }
 
 impl Room {
-    fn new(depth: usize) -> Self {
+    fn new(depth: usize, columns: usize) -> Self {
         let values = vec![0.0; depth + LINE_VALUES];
         let start = values.as_ptr().align_offset(64).min(LINE_VALUES);
         Self {
             values,
             start,
-            codes: CodeColumns::new(depth),
+            codes: CodeColumns::new(depth, columns),
         }
     }
 }

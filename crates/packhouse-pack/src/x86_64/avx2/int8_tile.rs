@@ -1,24 +1,24 @@
-//! Int8 tiles by AVX2: 32 values of a column at a time, then 64 codes of each row of the tile.
+//! Int8 tiles by AVX2: 64 values of a column at a time, then 32 codes of each row of the tile.
 #![expect(unsafe_code, reason = "vector loads and stores through pointers")]
 
-use crate::int8_tile::columns::{COLUMNS, CodeColumns};
+use crate::int8_tile::columns::{BAND_COLUMNS, CHUNK, CodeColumns, assert_room};
 use crate::int8_tile::quantiser::{HALF, INFINITY_BITS, MAGNITUDE_BITS, scale_and_inverse};
 use crate::isa::Avx2;
+use crate::x86_64::int8_tile::Lines;
 use crate::x86_64::traffic::LINE_BYTES;
 use std::arch::x86_64::*;
-use std::ops::Range;
 
-/// Quantises one column; returns its scale.
-pub(crate) fn quantise(_: Avx2, values: &[f32], codes: &mut [i8]) -> f32 {
-    assert_eq!(values.len(), codes.len(), "codes of a column");
+/// Quantises one column into chunks `distance` apart; returns its scale.
+pub(crate) fn quantise(_: Avx2, values: &[f32], codes: &mut [i8], distance: usize) -> f32 {
+    assert_room(values.len(), codes, distance);
     // SAFETY: the token proves the features.
-    unsafe { quantise_column(values, codes) }
+    unsafe { quantise_column(values, codes, distance) }
 }
 
 /// # Safety
 /// The CPU has the features.
 #[target_feature(enable = "avx2")]
-unsafe fn quantise_column(values: &[f32], codes: &mut [i8]) -> f32 {
+unsafe fn quantise_column(values: &[f32], codes: &mut [i8], distance: usize) -> f32 {
     let all = largest::<false>(values);
     let is_finite = all < INFINITY_BITS;
     let largest = if is_finite {
@@ -28,31 +28,36 @@ unsafe fn quantise_column(values: &[f32], codes: &mut [i8]) -> f32 {
     };
     let (scale, inverse) = scale_and_inverse(largest);
     if is_finite {
-        round::<false>(values, inverse, codes);
+        round::<false>(values, inverse, codes, distance);
     } else {
-        round::<true>(values, inverse, codes);
+        round::<true>(values, inverse, codes, distance);
     }
     scale
 }
 
-/// The largest magnitude; with `MASKED`, of finite values only.
+/// The bits of the largest magnitude; with `MASKED`, of the largest finite one.
 #[target_feature(enable = "avx2")]
 fn largest<const MASKED: bool>(values: &[f32]) -> u32 {
     let magnitude = _mm256_set1_epi32(MAGNITUDE_BITS.cast_signed());
-    let mut most = [_mm256_setzero_si256(); 4];
-    let mut take = |values: &[f32; FOUR]| {
-        for (most, values) in most.iter_mut().zip(vectors(values)) {
-            let values = if MASKED { finite(values) } else { values };
-            *most = _mm256_max_epi32(*most, _mm256_and_si256(values, magnitude));
-        }
+    let more = |most: __m256i, values: __m256i| {
+        let values = if MASKED { finite(values) } else { values };
+        _mm256_max_epi32(most, _mm256_and_si256(values, magnitude))
     };
-    let (fours, rest) = values.as_chunks::<FOUR>();
-    for four in fours {
-        take(four);
+    let mut most = [_mm256_setzero_si256(); 4];
+    let mut take = |values: &[f32; HALF_CHUNK]| {
+        let [a, b, c, d] = vectors(values);
+        most = [
+            more(most[0], a),
+            more(most[1], b),
+            more(most[2], c),
+            more(most[3], d),
+        ];
+    };
+    let (halves, rest) = values.as_chunks::<HALF_CHUNK>();
+    for half in halves {
+        take(half);
     }
-    if !rest.is_empty() {
-        take(&padded(rest));
-    }
+    take(&padded(rest));
     let [a, b, c, d] = most;
     let most = _mm256_max_epi32(_mm256_max_epi32(a, b), _mm256_max_epi32(c, d));
     let mut lanes = [0u32; 8];
@@ -63,48 +68,77 @@ fn largest<const MASKED: bool>(values: &[f32]) -> u32 {
 
 /// Values to codes; with `MASKED`, those that are not finite count as 0.
 #[target_feature(enable = "avx2")]
-fn round<const MASKED: bool>(values: &[f32], inverse: f32, codes: &mut [i8]) {
+fn round<const MASKED: bool>(values: &[f32], inverse: f32, codes: &mut [i8], distance: usize) {
     let inverse = _mm256_set1_ps(inverse);
-    // Of each two words, that of the first 8 values, then of the second, and so on.
-    let by_vector = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
-    let least = _mm256_set1_epi8(-127);
-    let rounded = |values: &[f32; FOUR], target: &mut [i8; FOUR]| {
-        let [a, b, c, d] = vectors(values).map(|values| {
-            let values = if MASKED { finite(values) } else { values };
-            whole(_mm256_castsi256_ps(values), inverse)
-        });
-        let codes = _mm256_packs_epi16(_mm256_packs_epi32(a, b), _mm256_packs_epi32(c, d));
-        let codes = _mm256_max_epi8(_mm256_permutevar8x32_epi32(codes, by_vector), least);
-        // SAFETY: 32 codes are one vector.
-        unsafe { _mm256_storeu_si256(target.as_mut_ptr().cast(), codes) }
-    };
-    let (fours, rest) = values.as_chunks::<FOUR>();
-    let (targets, last) = codes.as_chunks_mut::<FOUR>();
-    for (four, target) in fours.iter().zip(targets) {
-        rounded(four, target);
+    let (chunks, rest) = values.as_chunks::<CHUNK>();
+    let mut targets = codes.chunks_mut(distance);
+    for (chunk, target) in chunks.iter().zip(&mut targets) {
+        put_halves::<MASKED>(chunk, inverse, target.first_chunk_mut());
     }
-    if !rest.is_empty() {
-        let mut codes = [0; FOUR];
-        rounded(&padded(rest), &mut codes);
-        last.copy_from_slice(&codes[..last.len()]);
+    if let Some(target) = targets.next() {
+        let mut chunk = [0.0; CHUNK];
+        chunk[..rest.len()].copy_from_slice(rest);
+        let mut codes = [0; CHUNK];
+        put_halves::<MASKED>(&chunk, inverse, Some(&mut codes));
+        target[..rest.len()].copy_from_slice(&codes[..rest.len()]);
+    }
+}
+
+/// Codes of 64 values.
+#[target_feature(enable = "avx2")]
+#[inline]
+fn put_halves<const MASKED: bool>(
+    values: &[f32; CHUNK],
+    inverse: __m256,
+    target: Option<&mut [i8; CHUNK]>,
+) {
+    let target = target.expect("because there is room for whole chunks");
+    let (values, _) = values.as_chunks::<HALF_CHUNK>();
+    for (half, values) in values.iter().enumerate() {
+        let codes = rounded::<MASKED>(vectors(values), inverse);
+        // SAFETY: 64 codes are two vectors.
+        unsafe {
+            let place = target.as_mut_ptr().add(half * HALF_CHUNK);
+            _mm256_storeu_si256(place.cast(), codes);
+        }
     }
 }
 
 /// Values of four vectors, and codes of one.
-const FOUR: usize = 32;
+const HALF_CHUNK: usize = CHUNK / 2;
 
 #[target_feature(enable = "avx2")]
 #[inline]
-fn vectors(values: &[f32; FOUR]) -> [__m256i; 4] {
+fn vectors(values: &[f32; HALF_CHUNK]) -> [__m256i; 4] {
     // SAFETY: 32 values are four vectors.
-    let load = |index: usize| unsafe { _mm256_loadu_si256(values.as_ptr().add(index * 8).cast()) };
-    [load(0), load(1), load(2), load(3)]
+    let load = |at: usize| unsafe { _mm256_loadu_si256(values.as_ptr().add(at).cast()) };
+    [load(0), load(8), load(16), load(24)]
 }
 
-fn padded(rest: &[f32]) -> [f32; FOUR] {
-    let mut values = [0.0; FOUR];
+fn padded(rest: &[f32]) -> [f32; HALF_CHUNK] {
+    let mut values = [0.0; HALF_CHUNK];
     values[..rest.len()].copy_from_slice(rest);
     values
+}
+
+/// Codes of 32 values.
+#[target_feature(enable = "avx2")]
+#[inline]
+fn rounded<const MASKED: bool>([a, b, c, d]: [__m256i; 4], inverse: __m256) -> __m256i {
+    let whole = |values: __m256i| {
+        let values = if MASKED { finite(values) } else { values };
+        let scaled = _mm256_mul_ps(_mm256_castsi256_ps(values), inverse);
+        let sign = _mm256_castsi256_ps(_mm256_set1_epi32(!MAGNITUDE_BITS.cast_signed()));
+        let signed = _mm256_or_ps(_mm256_and_ps(scaled, sign), _mm256_set1_ps(HALF));
+        _mm256_cvttps_epi32(_mm256_add_ps(scaled, signed))
+    };
+    let low = _mm256_packs_epi32(whole(a), whole(b));
+    let high = _mm256_packs_epi32(whole(c), whole(d));
+    let codes = _mm256_packs_epi16(low, high);
+    // Of each two words, that of the first 8 values, then of the second, and so on.
+    let by_vector = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+    let codes = _mm256_permutevar8x32_epi32(codes, by_vector);
+    _mm256_max_epi8(codes, _mm256_set1_epi8(-127))
 }
 
 /// Values, with 0 for those that are not finite.
@@ -116,59 +150,34 @@ fn finite(values: __m256i) -> __m256i {
     _mm256_and_si256(values, _mm256_cmpgt_epi32(infinity, magnitudes))
 }
 
-/// Values, scaled and rounded to whole numbers.
-#[target_feature(enable = "avx2")]
-#[inline]
-fn whole(values: __m256, inverse: __m256) -> __m256i {
-    let sign = _mm256_castsi256_ps(_mm256_set1_epi32(!MAGNITUDE_BITS.cast_signed()));
-    let scaled = _mm256_mul_ps(values, inverse);
-    let signed = _mm256_or_ps(_mm256_and_ps(scaled, sign), _mm256_set1_ps(HALF));
-    _mm256_cvttps_epi32(_mm256_add_ps(scaled, signed))
-}
-
-/// Writes the first columns as those of row-major rows.
-pub(crate) fn row_major(
-    _: Avx2,
-    columns: &CodeColumns,
-    target: Range<usize>,
-    rows: &mut [&mut [i8]],
-    streamed: bool,
-) {
-    assert_eq!(rows.len(), columns.depth(), "rows");
-    assert!(target.len() <= COLUMNS, "columns");
-    // SAFETY: the token proves the features; the lengths were asserted.
-    unsafe { put_rows(columns, target, rows, streamed) }
+/// Writes the first columns as row-major rows, one row per code of a column.
+pub(crate) fn row_major(_: Avx2, columns: &CodeColumns, rows: &mut [&mut [i8]], streamed: bool) {
+    let count = columns.row_length(rows);
+    // SAFETY: the token proves the features; `row_length` asserted that there are as many rows as a
+    // column has codes, and at least `count` columns.
+    unsafe { put_rows(columns, count, rows, streamed) }
 }
 
 /// # Safety
-/// The CPU has the features; there are as many rows as a column has codes, and at most `COLUMNS`
-/// target columns.
+/// The CPU has the features; there are as many rows as a column has codes, and at least `count`
+/// columns.
 #[target_feature(enable = "avx2")]
-unsafe fn put_rows(
-    columns: &CodeColumns,
-    target: Range<usize>,
-    rows: &mut [&mut [i8]],
-    streamed: bool,
-) {
-    let (bytes, stride) = (columns.bytes().as_ptr(), columns.stride());
-    let mut lines = Lines([[0; LINE_BYTES]; 16]);
-    for (band, rows) in rows.chunks_mut(16).enumerate() {
-        for first in (0..target.len()).step_by(64) {
-            for half in [0, 32] {
-                let column = first + half;
-                // SAFETY: `CodeColumns` has whole 64 columns, and 16 bytes of each at any multiple
-                // of 16 below its depth; each half line is 32 bytes.
-                unsafe {
-                    let halves = transposed_32(bytes.add(column * stride + band * 16), stride);
-                    for (line, codes) in lines.0.iter_mut().zip(halves) {
-                        _mm256_store_si256(line.as_mut_ptr().add(half).cast(), codes);
-                    }
+unsafe fn put_rows(columns: &CodeColumns, count: usize, rows: &mut [&mut [i8]], streamed: bool) {
+    let mut lines = Lines::new();
+    let chunks = columns.bytes().chunks_exact(columns.distance());
+    for (rows, chunk) in rows.chunks_mut(CHUNK).zip(chunks) {
+        for (band, rows) in rows.chunks_mut(Lines::ROWS).enumerate() {
+            for first in (0..count).step_by(32) {
+                // SAFETY: `CodeColumns` has whole 64 columns, and 64 codes of each in a chunk.
+                let codes =
+                    unsafe { transposed(chunk.as_ptr().add(first * CHUNK + band * Lines::ROWS)) };
+                for (row, codes) in lines.0.iter_mut().zip(codes) {
+                    // SAFETY: a line's rows have room for the columns of `CodeColumns`.
+                    unsafe { _mm256_store_si256(row.as_mut_ptr().add(first).cast(), codes) }
                 }
             }
-            let from = target.start + first;
-            let to = target.end.min(from + 64);
-            for (row, line) in rows.iter_mut().zip(&lines.0) {
-                put(&mut row[from..to], line, streamed);
+            for (row, codes) in rows.iter_mut().zip(&lines.0) {
+                put_row(&mut row[..count], codes, streamed);
             }
         }
     }
@@ -176,41 +185,38 @@ unsafe fn put_rows(
     _mm_sfence();
 }
 
-/// Cache lines on their way to rows.
-#[repr(align(64))]
-struct Lines([[i8; LINE_BYTES]; 16]);
-
 #[target_feature(enable = "avx2")]
 #[inline]
-fn put(target: &mut [i8], line: &[i8; LINE_BYTES], streamed: bool) {
-    let Some(whole) = target.as_mut_array::<LINE_BYTES>() else {
-        return target.copy_from_slice(&line[..target.len()]);
-    };
-    if !streamed || !whole.as_ptr().addr().is_multiple_of(LINE_BYTES) {
-        *whole = *line;
-        return;
+fn put_row(row: &mut [i8], codes: &[i8; Lines::COLUMNS], streamed: bool) {
+    if !streamed || !row.as_ptr().addr().is_multiple_of(LINE_BYTES) {
+        return row.copy_from_slice(&codes[..row.len()]);
     }
-    // SAFETY: both have 64 bytes, and the target begins at a line.
-    unsafe {
-        let halves: [__m256i; 2] = [
-            _mm256_loadu_si256(line.as_ptr().cast()),
-            _mm256_loadu_si256(line.as_ptr().add(32).cast()),
-        ];
-        _mm256_stream_si256(whole.as_mut_ptr().cast(), halves[0]);
-        _mm256_stream_si256(whole.as_mut_ptr().add(32).cast(), halves[1]);
+    let (whole, rest) = row.as_chunks_mut::<LINE_BYTES>();
+    let (codes, last) = codes.split_at(whole.len() * LINE_BYTES);
+    for (line, codes) in whole.iter_mut().zip(codes.as_chunks::<LINE_BYTES>().0) {
+        // SAFETY: both have 64 codes, and the row begins at a line.
+        unsafe {
+            let halves: [__m256i; 2] = [
+                _mm256_loadu_si256(codes.as_ptr().cast()),
+                _mm256_loadu_si256(codes.as_ptr().add(32).cast()),
+            ];
+            _mm256_stream_si256(line.as_mut_ptr().cast(), halves[0]);
+            _mm256_stream_si256(line.as_mut_ptr().add(32).cast(), halves[1]);
+        }
     }
+    rest.copy_from_slice(&last[..rest.len()]);
 }
 
 /// 16 codes of each of 32 columns; vector `i` of the answer has code `i` of every column.
 ///
 /// # Safety
-/// The CPU has the features; 16 bytes of each of 32 columns are readable, `stride` apart.
+/// The CPU has the features; 16 codes of each of 32 columns are readable, `CHUNK` apart.
 #[target_feature(enable = "avx2")]
 #[inline]
-unsafe fn transposed_32(codes: *const i8, stride: usize) -> [__m256i; 16] {
+unsafe fn transposed(codes: *const i8) -> [__m256i; 16] {
     let load = |column: usize| {
         // SAFETY: the caller's 32 columns.
-        unsafe { _mm_loadu_si128(codes.add(column * stride).cast()) }
+        unsafe { _mm_loadu_si128(codes.add(column * CHUNK).cast()) }
     };
     // Lane `g` of vector `c` is column `16 g + c`.
     let mut vectors = [_mm256_setzero_si256(); 16];
@@ -218,47 +224,61 @@ unsafe fn transposed_32(codes: *const i8, stride: usize) -> [__m256i; 16] {
         *vector = _mm256_setr_m128i(load(column), load(column + 16));
     }
     // Each turn moves one bit of the number of a vector into that of a byte, and one back.
-    for _ in 0..4 {
-        let from = vectors;
-        for k in 0..8 {
-            vectors[2 * k] = _mm256_unpacklo_epi8(from[k], from[k + 8]);
-            vectors[2 * k + 1] = _mm256_unpackhi_epi8(from[k], from[k + 8]);
-        }
-    }
-    vectors
+    turned_16(turned_16(turned_16(turned_16(vectors))))
+}
+
+/// Interleaves the bytes of each vector of the first half with one of the second.
+#[target_feature(enable = "avx2")]
+#[inline]
+fn turned_16(from: [__m256i; 16]) -> [__m256i; 16] {
+    let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p] = from;
+    let low = |one, two| _mm256_unpacklo_epi8(one, two);
+    let high = |one, two| _mm256_unpackhi_epi8(one, two);
+    [
+        low(a, i),
+        high(a, i),
+        low(b, j),
+        high(b, j),
+        low(c, k),
+        high(c, k),
+        low(d, l),
+        high(d, l),
+        low(e, m),
+        high(e, m),
+        low(f, n),
+        high(f, n),
+        low(g, o),
+        high(g, o),
+        low(h, p),
+        high(h, p),
+    ]
 }
 
 /// Writes all columns as a band of 8 by 8 microtiles.
 pub(crate) fn blocked(_: Avx2, columns: &CodeColumns, band: &mut [i8], streamed: bool) {
-    let rows = columns.depth().next_multiple_of(64);
-    assert_eq!(band.len(), rows * COLUMNS, "band");
+    columns.assert_band(band);
     let streamed = streamed && band.as_ptr().addr().is_multiple_of(LINE_BYTES);
     // SAFETY: the token proves the features; the band's length was asserted, and its alignment is
     // known.
-    unsafe { put_band(columns, rows, band.as_mut_ptr(), streamed) }
+    unsafe { put_band(columns, band, streamed) }
 }
 
 /// # Safety
-/// The CPU has the features; `rows` is the depth rounded up to a multiple of 64; the band has
-/// `rows` times `COLUMNS` bytes, from the beginning of a line if it is streamed.
+/// The CPU has the features; the band is as long as one of these columns, and begins at a line if
+/// it is streamed.
 #[target_feature(enable = "avx2")]
-unsafe fn put_band(columns: &CodeColumns, rows: usize, band: *mut i8, streamed: bool) {
-    let (bytes, stride) = (columns.bytes().as_ptr(), columns.stride());
-    for row in (0..rows).step_by(32) {
-        for column in (0..COLUMNS).step_by(8) {
-            // SAFETY: `CodeColumns` has 32 bytes of each column at any multiple of 32 below its
-            // rounded depth; a row of microtiles is `8 * COLUMNS` bytes, a microtile 64.
-            unsafe {
-                let microtiles = microtiles(bytes.add(column * stride + row), stride);
-                for (group, halves) in microtiles.into_iter().enumerate() {
-                    let place = band.add((row / 8 + group) * 8 * COLUMNS + column * 8);
-                    for (half, codes) in halves.into_iter().enumerate() {
-                        let place = place.add(half * 32).cast();
-                        if streamed {
-                            _mm256_stream_si256(place, codes);
-                        } else {
-                            _mm256_storeu_si256(place, codes);
-                        }
+unsafe fn put_band(columns: &CodeColumns, band: &mut [i8], streamed: bool) {
+    let chunks = columns.bytes().chunks_exact(columns.distance());
+    for (blocks, chunk) in band.chunks_exact_mut(CHUNK * BAND_COLUMNS).zip(chunks) {
+        for (half, blocks) in blocks.chunks_exact_mut(32 * BAND_COLUMNS).enumerate() {
+            for column in (0..BAND_COLUMNS).step_by(8) {
+                // SAFETY: `CodeColumns` has the columns of a band, and 64 codes of each in a chunk;
+                // four rows of microtiles are `8 * BAND_COLUMNS` codes each, a microtile 64.
+                unsafe {
+                    let microtiles = microtiles(chunk.as_ptr().add(column * CHUNK + half * 32));
+                    for (group, microtile) in microtiles.into_iter().enumerate() {
+                        let place = group * 8 * BAND_COLUMNS + column * 8;
+                        put_microtile(blocks.as_mut_ptr().add(place), microtile, streamed);
                     }
                 }
             }
@@ -268,27 +288,39 @@ unsafe fn put_band(columns: &CodeColumns, rows: usize, band: *mut i8, streamed: 
     _mm_sfence();
 }
 
+/// # Safety
+/// The CPU has the features; there is room for 64 codes, from the beginning of a line if they are
+/// streamed.
+#[target_feature(enable = "avx2")]
+#[inline]
+unsafe fn put_microtile(place: *mut i8, [first, second]: [__m256i; 2], streamed: bool) {
+    // SAFETY: the caller's room.
+    unsafe {
+        let places = [place.cast(), place.add(32).cast()];
+        if streamed {
+            _mm256_stream_si256(places[0], first);
+            _mm256_stream_si256(places[1], second);
+        } else {
+            _mm256_storeu_si256(places[0], first);
+            _mm256_storeu_si256(places[1], second);
+        }
+    }
+}
+
 /// 32 codes of each of eight columns, as the halves of four microtiles down the depth.
 ///
 /// # Safety
-/// The CPU has the features; 32 bytes of each of 8 columns are readable, `stride` apart.
+/// The CPU has the features; 32 codes of each of 8 columns are readable, `CHUNK` apart.
 #[target_feature(enable = "avx2")]
 #[inline]
-unsafe fn microtiles(codes: *const i8, stride: usize) -> [[__m256i; 2]; 4] {
+unsafe fn microtiles(codes: *const i8) -> [[__m256i; 2]; 4] {
     let mut vectors = [_mm256_setzero_si256(); 8];
     for (column, vector) in vectors.iter_mut().enumerate() {
         // SAFETY: the caller's 8 columns.
-        *vector = unsafe { _mm256_loadu_si256(codes.add(column * stride).cast()) };
+        *vector = unsafe { _mm256_loadu_si256(codes.add(column * CHUNK).cast()) };
     }
-    // As in `transposed_32`; then lane `l` of vector `r` has rows `16 l + 2 r` and the next.
-    for _ in 0..3 {
-        let from = vectors;
-        for k in 0..4 {
-            vectors[2 * k] = _mm256_unpacklo_epi8(from[k], from[k + 4]);
-            vectors[2 * k + 1] = _mm256_unpackhi_epi8(from[k], from[k + 4]);
-        }
-    }
-    let [a, b, c, d, e, f, g, h] = vectors;
+    // As in `transposed`; then lane `l` of vector `r` has rows `16 l + 2 r` and the next.
+    let [a, b, c, d, e, f, g, h] = turned_8(turned_8(turned_8(vectors)));
     let low = |one, two| _mm256_permute2x128_si256::<0x20>(one, two);
     let high = |one, two| _mm256_permute2x128_si256::<0x31>(one, two);
     [
@@ -296,5 +328,24 @@ unsafe fn microtiles(codes: *const i8, stride: usize) -> [[__m256i; 2]; 4] {
         [low(e, f), low(g, h)],
         [high(a, b), high(c, d)],
         [high(e, f), high(g, h)],
+    ]
+}
+
+/// Interleaves the bytes of each vector of the first half with one of the second.
+#[target_feature(enable = "avx2")]
+#[inline]
+fn turned_8(from: [__m256i; 8]) -> [__m256i; 8] {
+    let [a, b, c, d, e, f, g, h] = from;
+    let low = |one, two| _mm256_unpacklo_epi8(one, two);
+    let high = |one, two| _mm256_unpackhi_epi8(one, two);
+    [
+        low(a, e),
+        high(a, e),
+        low(b, f),
+        high(b, f),
+        low(c, g),
+        high(c, g),
+        low(d, h),
+        high(d, h),
     ]
 }

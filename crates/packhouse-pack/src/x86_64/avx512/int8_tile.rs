@@ -1,74 +1,64 @@
 //! Int8 tiles by AVX-512: 64 values of a column at a time, then 64 codes of each row of the tile.
 #![expect(unsafe_code, reason = "vector loads and stores through pointers")]
 
-use crate::int8_tile::columns::{COLUMNS, CodeColumns};
+use crate::int8_tile::columns::{BAND_COLUMNS, CHUNK, CodeColumns, assert_room};
 use crate::int8_tile::quantiser::{HALF, INFINITY_BITS, MAGNITUDE_BITS, scale_and_inverse};
 use crate::isa::Avx512;
+use crate::x86_64::int8_tile::Lines;
 use crate::x86_64::traffic::LINE_BYTES;
 use std::arch::x86_64::*;
-use std::ops::Range;
 
-/// Quantises one column; returns its scale.
-pub(crate) fn quantise(_: Avx512, values: &[f32], codes: &mut [i8]) -> f32 {
-    assert_eq!(values.len(), codes.len(), "codes of a column");
-    // SAFETY: the token proves the features; the lengths are equal.
-    unsafe { quantise_column(values, codes) }
+/// Quantises one column into chunks `distance` apart; returns its scale.
+pub(crate) fn quantise(_: Avx512, values: &[f32], codes: &mut [i8], distance: usize) -> f32 {
+    assert_room(values.len(), codes, distance);
+    // SAFETY: the token proves the features; there is room for the codes.
+    unsafe { quantise_column(values, codes.as_mut_ptr(), distance) }
 }
 
 /// # Safety
-/// The CPU has the features; codes are as many as values.
+/// The CPU has the features; codes, in chunks `distance` apart, have room for as many as values.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
-unsafe fn quantise_column(values: &[f32], codes: &mut [i8]) -> f32 {
-    // SAFETY: the slice's own length.
-    let all = unsafe { largest::<false>(values) };
+unsafe fn quantise_column(values: &[f32], codes: *mut i8, distance: usize) -> f32 {
+    let all = largest::<false>(values);
     let is_finite = all < INFINITY_BITS;
     let largest = if is_finite {
         all
     } else {
-        // SAFETY: the slice's own length.
-        unsafe { largest::<true>(values) }
+        largest::<true>(values)
     };
     let (scale, inverse) = scale_and_inverse(largest);
-    // SAFETY: the caller's lengths.
+    // SAFETY: the caller's room.
     unsafe {
         if is_finite {
-            round::<false>(values, inverse, codes);
+            round::<false>(values, inverse, codes, distance);
         } else {
-            round::<true>(values, inverse, codes);
+            round::<true>(values, inverse, codes, distance);
         }
     }
     scale
 }
 
-/// The largest magnitude; with `MASKED`, of finite values only.
-///
-/// # Safety
-/// The CPU has the features.
+/// The bits of the largest magnitude; with `MASKED`, of the largest finite one.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
-unsafe fn largest<const MASKED: bool>(values: &[f32]) -> u32 {
+fn largest<const MASKED: bool>(values: &[f32]) -> u32 {
     let magnitude = _mm512_set1_epi32(MAGNITUDE_BITS.cast_signed());
-    let mut most = [_mm512_setzero_si512(); 4];
-    let take = |most: &mut __m512i, values: __m512i| {
-        let bits = _mm512_and_si512(values, magnitude);
-        *most = if MASKED {
-            _mm512_mask_max_epi32(*most, is_finite(bits), *most, bits)
-        } else {
-            _mm512_max_epi32(*most, bits)
-        };
+    let more = |most: __m512i, values: __m512i| {
+        let values = if MASKED { finite(values) } else { values };
+        _mm512_max_epi32(most, _mm512_and_si512(values, magnitude))
     };
-    let fours = values.chunks_exact(FOUR);
-    let rest = fours.remainder();
-    for four in fours {
-        for (most, index) in most.iter_mut().zip(0..4) {
-            // SAFETY: a chunk has four vectors.
-            let values = unsafe { _mm512_loadu_si512(four.as_ptr().add(index * 16).cast()) };
-            take(most, values);
-        }
+    let (chunks, rest) = values.as_chunks::<CHUNK>();
+    let mut most = [_mm512_setzero_si512(); 4];
+    for chunk in chunks {
+        let [a, b, c, d] = vectors(chunk);
+        most = [
+            more(most[0], a),
+            more(most[1], b),
+            more(most[2], c),
+            more(most[3], d),
+        ];
     }
-    for ones in rest.chunks(16) {
-        // SAFETY: only as many values as the chunk has are read.
-        let values = unsafe { _mm512_maskz_loadu_epi32(first(ones.len()), ones.as_ptr().cast()) };
-        take(&mut most[0], values);
+    for (most, values) in most.iter_mut().zip(first_vectors(rest)) {
+        *most = more(*most, values);
     }
     let [a, b, c, d] = most;
     let most = _mm512_max_epi32(_mm512_max_epi32(a, b), _mm512_max_epi32(c, d));
@@ -78,109 +68,102 @@ unsafe fn largest<const MASKED: bool>(values: &[f32]) -> u32 {
 /// Values to codes; with `MASKED`, those that are not finite count as 0.
 ///
 /// # Safety
-/// The CPU has the features; codes are as many as values.
+/// The CPU has the features; codes, in chunks `distance` apart, have room for as many as values.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
-unsafe fn round<const MASKED: bool>(values: &[f32], inverse: f32, codes: &mut [i8]) {
+unsafe fn round<const MASKED: bool>(values: &[f32], inverse: f32, codes: *mut i8, distance: usize) {
     let inverse = _mm512_set1_ps(inverse);
+    let (chunks, rest) = values.as_chunks::<CHUNK>();
+    let mut target = codes;
+    for chunk in chunks {
+        let codes = rounded::<MASKED>(vectors(chunk), inverse);
+        // SAFETY: the caller's room for a chunk of codes. The next one need not be there.
+        unsafe { _mm512_storeu_si512(target.cast(), codes) }
+        target = target.wrapping_add(distance);
+    }
+    if !rest.is_empty() {
+        let codes = rounded::<MASKED>(first_vectors(rest), inverse);
+        // SAFETY: the caller's room for the rest of the codes.
+        unsafe { _mm512_mask_storeu_epi8(target, (1 << rest.len()) - 1, codes) }
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+#[inline]
+fn vectors(values: &[f32; CHUNK]) -> [__m512i; 4] {
+    // SAFETY: 64 values are four vectors.
+    let load = |at: usize| unsafe { _mm512_loadu_si512(values.as_ptr().add(at).cast()) };
+    [load(0), load(16), load(32), load(48)]
+}
+
+/// Fewer than 64 values, then zeros.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+#[inline]
+fn first_vectors(values: &[f32]) -> [__m512i; 4] {
+    let mut padded = [0.0; CHUNK];
+    padded[..values.len()].copy_from_slice(values);
+    vectors(&padded)
+}
+
+/// Codes of 64 values.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+#[inline]
+fn rounded<const MASKED: bool>([a, b, c, d]: [__m512i; 4], inverse: __m512) -> __m512i {
+    let whole = |values: __m512i| {
+        let values = if MASKED { finite(values) } else { values };
+        let scaled = _mm512_mul_ps(_mm512_castsi512_ps(values), inverse);
+        let sign = _mm512_set1_epi32(!MAGNITUDE_BITS.cast_signed());
+        let half = _mm512_castps_si512(_mm512_set1_ps(HALF));
+        // (scaled & sign) | half
+        let signed = _mm512_ternarylogic_epi32::<0xea>(_mm512_castps_si512(scaled), sign, half);
+        _mm512_cvttps_epi32(_mm512_add_ps(scaled, _mm512_castsi512_ps(signed)))
+    };
+    let low = _mm512_packs_epi32(whole(a), whole(b));
+    let high = _mm512_packs_epi32(whole(c), whole(d));
+    let codes = _mm512_packs_epi16(low, high);
     // Of each four words, that of the first 16 values, then of the second, and so on.
     let by_vector = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
-    let least = _mm512_set1_epi8(-127);
-    let packed = |vectors: [__m512i; 4]| {
-        let [a, b, c, d] = vectors.map(|values| whole::<MASKED>(values, inverse));
-        let halves = [_mm512_packs_epi32(a, b), _mm512_packs_epi32(c, d)];
-        let codes = _mm512_packs_epi16(halves[0], halves[1]);
-        _mm512_max_epi8(_mm512_permutexvar_epi32(by_vector, codes), least)
-    };
-    let fours = values.chunks_exact(FOUR);
-    let rest = fours.remainder();
-    let mut targets = codes.chunks_exact_mut(FOUR);
-    for (four, target) in fours.zip(&mut targets) {
-        // SAFETY: a chunk has four vectors of values, its target one of codes.
-        unsafe {
-            let load = |index: usize| _mm512_loadu_si512(four.as_ptr().add(index * 16).cast());
-            let codes = packed([load(0), load(1), load(2), load(3)]);
-            _mm512_storeu_si512(target.as_mut_ptr().cast(), codes);
-        }
-    }
-    let target = targets.into_remainder();
-    let load = |index: usize| {
-        let ones = &rest[(index * 16).min(rest.len())..];
-        // SAFETY: only as many values as are left are read.
-        unsafe { _mm512_maskz_loadu_epi32(first(ones.len().min(16)), ones.as_ptr().cast()) }
-    };
-    let codes = packed([load(0), load(1), load(2), load(3)]);
-    let is_target = u64::MAX.checked_shr(64 - target.len() as u32).unwrap_or(0);
-    // SAFETY: only as many codes as are left are written.
-    unsafe { _mm512_mask_storeu_epi8(target.as_mut_ptr(), is_target, codes) }
+    let codes = _mm512_permutexvar_epi32(by_vector, codes);
+    _mm512_max_epi8(codes, _mm512_set1_epi8(-127))
 }
 
-/// Values, scaled and rounded to whole numbers.
+/// Values, with 0 for those that are not finite.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
 #[inline]
-fn whole<const MASKED: bool>(values: __m512i, inverse: __m512) -> __m512i {
-    let sign = _mm512_set1_epi32(!MAGNITUDE_BITS.cast_signed());
-    let half = _mm512_castps_si512(_mm512_set1_ps(HALF));
+fn finite(values: __m512i) -> __m512i {
     let magnitude = _mm512_set1_epi32(MAGNITUDE_BITS.cast_signed());
-    let values = if MASKED {
-        _mm512_maskz_mov_epi32(is_finite(_mm512_and_si512(values, magnitude)), values)
-    } else {
-        values
-    };
-    let scaled = _mm512_mul_ps(_mm512_castsi512_ps(values), inverse);
-    // (scaled & sign) | half
-    let signed = _mm512_ternarylogic_epi32::<0xea>(_mm512_castps_si512(scaled), sign, half);
-    _mm512_cvttps_epi32(_mm512_add_ps(scaled, _mm512_castsi512_ps(signed)))
+    let infinity = _mm512_set1_epi32(INFINITY_BITS.cast_signed());
+    let is_finite = _mm512_cmplt_epi32_mask(_mm512_and_si512(values, magnitude), infinity);
+    _mm512_maskz_mov_epi32(is_finite, values)
 }
 
-#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
-#[inline]
-fn is_finite(magnitudes: __m512i) -> __mmask16 {
-    _mm512_cmplt_epi32_mask(magnitudes, _mm512_set1_epi32(INFINITY_BITS.cast_signed()))
-}
-
-/// Values of four vectors, and codes of one.
-const FOUR: usize = 64;
-
-/// A mask of the first lanes, at most 16.
-fn first(count: usize) -> __mmask16 {
-    ((1u32 << count) - 1) as __mmask16
-}
-
-/// Writes the first columns as those of row-major rows.
-pub(crate) fn row_major(
-    _: Avx512,
-    columns: &CodeColumns,
-    target: Range<usize>,
-    rows: &mut [&mut [i8]],
-    streamed: bool,
-) {
-    assert_eq!(rows.len(), columns.depth(), "rows");
-    assert!(target.len() <= COLUMNS, "columns");
-    // SAFETY: the token proves the features; the lengths were asserted.
-    unsafe { put_rows(columns, target, rows, streamed) }
+/// Writes the first columns as row-major rows, one row per code of a column.
+pub(crate) fn row_major(_: Avx512, columns: &CodeColumns, rows: &mut [&mut [i8]], streamed: bool) {
+    let count = columns.row_length(rows);
+    // SAFETY: the token proves the features; `row_length` asserted that there are as many rows as a
+    // column has codes, and at least `count` columns.
+    unsafe { put_rows(columns, count, rows, streamed) }
 }
 
 /// # Safety
-/// The CPU has the features; there are as many rows as a column has codes, and at most `COLUMNS`
-/// target columns.
+/// The CPU has the features; there are as many rows as a column has codes, and at least `count`
+/// columns.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
-unsafe fn put_rows(
-    columns: &CodeColumns,
-    target: Range<usize>,
-    rows: &mut [&mut [i8]],
-    streamed: bool,
-) {
-    let (bytes, stride) = (columns.bytes().as_ptr(), columns.stride());
-    for (band, rows) in rows.chunks_mut(16).enumerate() {
-        for first in (0..target.len()).step_by(64) {
-            // SAFETY: `CodeColumns` has whole 64 columns, and 16 bytes of each at any multiple of
-            // 16 below its depth.
-            let lines = unsafe { transposed_64(bytes.add(first * stride + band * 16), stride) };
-            let from = target.start + first;
-            let to = target.end.min(from + 64);
-            for (row, line) in rows.iter_mut().zip(lines) {
-                // SAFETY: a line of codes is for a row's 64 bytes or fewer.
-                unsafe { put(&mut row[from..to], line, streamed) }
+unsafe fn put_rows(columns: &CodeColumns, count: usize, rows: &mut [&mut [i8]], streamed: bool) {
+    let mut lines = Lines::new();
+    let chunks = columns.bytes().chunks_exact(columns.distance());
+    for (rows, chunk) in rows.chunks_mut(CHUNK).zip(chunks) {
+        for (band, rows) in rows.chunks_mut(Lines::ROWS).enumerate() {
+            for first in (0..count).step_by(64) {
+                // SAFETY: `CodeColumns` has whole 64 columns, and 64 codes of each in a chunk.
+                let codes =
+                    unsafe { transposed(chunk.as_ptr().add(first * CHUNK + band * Lines::ROWS)) };
+                for (row, codes) in lines.0.iter_mut().zip(codes) {
+                    // SAFETY: a line's rows have room for the columns of `CodeColumns`.
+                    unsafe { _mm512_store_si512(row.as_mut_ptr().add(first).cast(), codes) }
+                }
+            }
+            for (row, codes) in rows.iter_mut().zip(&lines.0) {
+                put_row(&mut row[..count], codes, streamed);
             }
         }
     }
@@ -188,20 +171,25 @@ unsafe fn put_rows(
     _mm_sfence();
 }
 
-/// # Safety
-/// The CPU has the features; the target has at most 64 bytes.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
 #[inline]
-unsafe fn put(target: &mut [i8], line: __m512i, streamed: bool) {
-    let place = target.as_mut_ptr();
-    // SAFETY: the target's own length, and its alignment where that matters.
-    unsafe {
-        if target.len() < LINE_BYTES {
-            _mm512_mask_storeu_epi8(place, (1 << target.len()) - 1, line);
-        } else if streamed && place.addr().is_multiple_of(LINE_BYTES) {
-            _mm512_stream_si512(place.cast(), line);
-        } else {
-            _mm512_storeu_si512(place.cast(), line);
+fn put_row(row: &mut [i8], codes: &[i8; Lines::COLUMNS], streamed: bool) {
+    let streamed = streamed && row.as_ptr().addr().is_multiple_of(LINE_BYTES);
+    for (row, codes) in row
+        .chunks_mut(LINE_BYTES)
+        .zip(codes.as_chunks::<LINE_BYTES>().0)
+    {
+        let place = row.as_mut_ptr();
+        // SAFETY: a whole line, aligned where that matters, or as many codes as the row has left.
+        unsafe {
+            let codes = _mm512_load_si512(codes.as_ptr().cast());
+            if row.len() < LINE_BYTES {
+                _mm512_mask_storeu_epi8(place, (1 << row.len()) - 1, codes);
+            } else if streamed {
+                _mm512_stream_si512(place.cast(), codes);
+            } else {
+                _mm512_storeu_si512(place.cast(), codes);
+            }
         }
     }
 }
@@ -209,13 +197,13 @@ unsafe fn put(target: &mut [i8], line: __m512i, streamed: bool) {
 /// 16 codes of each of 64 columns; vector `i` of the answer has code `i` of every column.
 ///
 /// # Safety
-/// The CPU has the features; 16 bytes of each of 64 columns are readable, `stride` apart.
+/// The CPU has the features; 16 codes of each of 64 columns are readable, `CHUNK` apart.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
 #[inline]
-unsafe fn transposed_64(codes: *const i8, stride: usize) -> [__m512i; 16] {
+unsafe fn transposed(codes: *const i8) -> [__m512i; 16] {
     let load = |column: usize| {
         // SAFETY: the caller's 64 columns.
-        unsafe { _mm_loadu_si128(codes.add(column * stride).cast()) }
+        unsafe { _mm_loadu_si128(codes.add(column * CHUNK).cast()) }
     };
     // Lane `g` of vector `c` is column `16 g + c`.
     let mut vectors = [_mm512_setzero_si512(); 16];
@@ -226,44 +214,64 @@ unsafe fn transposed_64(codes: *const i8, stride: usize) -> [__m512i; 16] {
         *vector = _mm512_inserti32x4::<3>(lanes, load(column + 48));
     }
     // Each turn moves one bit of the number of a vector into that of a byte, and one back.
-    for _ in 0..4 {
-        let from = vectors;
-        for k in 0..8 {
-            vectors[2 * k] = _mm512_unpacklo_epi8(from[k], from[k + 8]);
-            vectors[2 * k + 1] = _mm512_unpackhi_epi8(from[k], from[k + 8]);
-        }
-    }
-    vectors
+    turned_16(turned_16(turned_16(turned_16(vectors))))
+}
+
+/// Interleaves the bytes of each vector of the first half with one of the second.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+#[inline]
+fn turned_16(from: [__m512i; 16]) -> [__m512i; 16] {
+    let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p] = from;
+    let low = |one, two| _mm512_unpacklo_epi8(one, two);
+    let high = |one, two| _mm512_unpackhi_epi8(one, two);
+    [
+        low(a, i),
+        high(a, i),
+        low(b, j),
+        high(b, j),
+        low(c, k),
+        high(c, k),
+        low(d, l),
+        high(d, l),
+        low(e, m),
+        high(e, m),
+        low(f, n),
+        high(f, n),
+        low(g, o),
+        high(g, o),
+        low(h, p),
+        high(h, p),
+    ]
 }
 
 /// Writes all columns as a band of 8 by 8 microtiles.
 pub(crate) fn blocked(_: Avx512, columns: &CodeColumns, band: &mut [i8], streamed: bool) {
-    let rows = columns.depth().next_multiple_of(64);
-    assert_eq!(band.len(), rows * COLUMNS, "band");
+    columns.assert_band(band);
     let streamed = streamed && band.as_ptr().addr().is_multiple_of(LINE_BYTES);
     // SAFETY: the token proves the features; the band's length was asserted, and its alignment is
     // known.
-    unsafe { put_band(columns, rows, band.as_mut_ptr(), streamed) }
+    unsafe { put_band(columns, band, streamed) }
 }
 
 /// # Safety
-/// The CPU has the features; `rows` is the depth rounded up to a multiple of 64; the band has
-/// `rows` times `COLUMNS` bytes, from the beginning of a line if it is streamed.
+/// The CPU has the features; the band is as long as one of these columns, and begins at a line if
+/// it is streamed.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
-unsafe fn put_band(columns: &CodeColumns, rows: usize, band: *mut i8, streamed: bool) {
-    let (bytes, stride) = (columns.bytes().as_ptr(), columns.stride());
-    for row in (0..rows).step_by(64) {
-        for column in (0..COLUMNS).step_by(8) {
-            // SAFETY: `CodeColumns` has 64 bytes of each column at any multiple of 64 below its
-            // rounded depth; eight rows of microtiles are `8 * COLUMNS` bytes each, a microtile 64.
+unsafe fn put_band(columns: &CodeColumns, band: &mut [i8], streamed: bool) {
+    let chunks = columns.bytes().chunks_exact(columns.distance());
+    for (blocks, chunk) in band.chunks_exact_mut(CHUNK * BAND_COLUMNS).zip(chunks) {
+        for column in (0..BAND_COLUMNS).step_by(8) {
+            // SAFETY: `CodeColumns` has the columns of a band, and 64 codes of each in a chunk;
+            // eight rows of microtiles are `8 * BAND_COLUMNS` codes each, a microtile 64.
             unsafe {
-                let microtiles = microtiles(bytes.add(column * stride + row), stride);
+                let microtiles = microtiles(chunk.as_ptr().add(column * CHUNK));
                 for (group, microtile) in microtiles.into_iter().enumerate() {
-                    let place = band.add((row / 8 + group) * 8 * COLUMNS + column * 8);
+                    let place = group * 8 * BAND_COLUMNS + column * 8;
+                    let place = blocks.as_mut_ptr().add(place).cast();
                     if streamed {
-                        _mm512_stream_si512(place.cast(), microtile);
+                        _mm512_stream_si512(place, microtile);
                     } else {
-                        _mm512_storeu_si512(place.cast(), microtile);
+                        _mm512_storeu_si512(place, microtile);
                     }
                 }
             }
@@ -276,24 +284,17 @@ unsafe fn put_band(columns: &CodeColumns, rows: usize, band: *mut i8, streamed: 
 /// 64 codes of each of eight columns, as eight microtiles down the depth.
 ///
 /// # Safety
-/// The CPU has the features; 64 bytes of each of 8 columns are readable, `stride` apart.
+/// The CPU has the features; 64 codes of each of 8 columns are readable, `CHUNK` apart.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
 #[inline]
-unsafe fn microtiles(codes: *const i8, stride: usize) -> [__m512i; 8] {
+unsafe fn microtiles(codes: *const i8) -> [__m512i; 8] {
     let mut vectors = [_mm512_setzero_si512(); 8];
     for (column, vector) in vectors.iter_mut().enumerate() {
         // SAFETY: the caller's 8 columns.
-        *vector = unsafe { _mm512_loadu_si512(codes.add(column * stride).cast()) };
+        *vector = unsafe { _mm512_loadu_si512(codes.add(column * CHUNK).cast()) };
     }
-    // As in `transposed_64`; then lane `l` of vector `r` has rows `16 l + 2 r` and the next.
-    for _ in 0..3 {
-        let from = vectors;
-        for k in 0..4 {
-            vectors[2 * k] = _mm512_unpacklo_epi8(from[k], from[k + 4]);
-            vectors[2 * k + 1] = _mm512_unpackhi_epi8(from[k], from[k + 4]);
-        }
-    }
-    let [a, b, c, d, e, f, g, h] = vectors;
+    // As in `transposed`; then lane `l` of vector `r` has rows `16 l + 2 r` and the next.
+    let [a, b, c, d, e, f, g, h] = turned_8(turned_8(turned_8(vectors)));
     let even = lanes_transposed([a, b, c, d]);
     let odd = lanes_transposed([e, f, g, h]);
     [
@@ -301,18 +302,33 @@ unsafe fn microtiles(codes: *const i8, stride: usize) -> [__m512i; 8] {
     ]
 }
 
+/// Interleaves the bytes of each vector of the first half with one of the second.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+#[inline]
+fn turned_8(from: [__m512i; 8]) -> [__m512i; 8] {
+    let [a, b, c, d, e, f, g, h] = from;
+    let low = |one, two| _mm512_unpacklo_epi8(one, two);
+    let high = |one, two| _mm512_unpackhi_epi8(one, two);
+    [
+        low(a, e),
+        high(a, e),
+        low(b, f),
+        high(b, f),
+        low(c, g),
+        high(c, g),
+        low(d, h),
+        high(d, h),
+    ]
+}
+
 /// Vector `l` of the answer has lane `l` of each vector.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
 #[inline]
 fn lanes_transposed([a, b, c, d]: [__m512i; 4]) -> [__m512i; 4] {
-    let (low_ab, low_cd) = (
-        _mm512_shuffle_i32x4::<0x44>(a, b),
-        _mm512_shuffle_i32x4::<0x44>(c, d),
-    );
-    let (high_ab, high_cd) = (
-        _mm512_shuffle_i32x4::<0xee>(a, b),
-        _mm512_shuffle_i32x4::<0xee>(c, d),
-    );
+    let low_ab = _mm512_shuffle_i32x4::<0x44>(a, b);
+    let low_cd = _mm512_shuffle_i32x4::<0x44>(c, d);
+    let high_ab = _mm512_shuffle_i32x4::<0xee>(a, b);
+    let high_cd = _mm512_shuffle_i32x4::<0xee>(c, d);
     [
         _mm512_shuffle_i32x4::<0x88>(low_ab, low_cd),
         _mm512_shuffle_i32x4::<0xdd>(low_ab, low_cd),
