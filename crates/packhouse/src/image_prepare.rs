@@ -281,15 +281,25 @@ fn not_all(report: &Report<'_>, made: &Made, end: &End) -> Failure {
 
 /// The same command once more.
 fn again(args: &ImagePrepareArgs) -> String {
-    let mut words = format!("packhouse image prepare {}", quoted(&args.model));
-    words += &format!(" --kd {} --t {}", args.kd, args.t);
-    for (name, size) in [("nd", args.nd), ("kpad", args.kpad)] {
-        if let Some(size) = size {
-            words += &format!(" --{name} {size}");
-        }
-    }
-    if args.layout.order() != TileOrder::RowMajor {
-        words += &format!(" --layout {}", args.layout.order().layout().id());
+    let sizes = [("nd", args.nd), ("kpad", args.kpad)];
+    let bounds = [("max-bytes", args.max_bytes), ("min-free", args.min_free)];
+    let numbers = sizes.into_iter().chain(bounds);
+    let numbers = numbers.filter_map(|(name, number)| Some((name, number?.to_string())));
+    let layout = args.layout.order().layout().id();
+    let layout = (args.layout.order() != TileOrder::RowMajor).then(|| layout.to_owned());
+    let folder = args.folder.images.as_deref();
+    let texts = [
+        ("layout", layout),
+        ("tensor", args.tensor.as_deref().map(quoted)),
+        ("owner", args.owner.as_deref().map(quoted)),
+        ("images", folder.map(quoted)),
+    ];
+    let texts = texts.into_iter();
+    let texts = texts.filter_map(|(name, text)| Some((name, text?)));
+    let (model, kd, t) = (quoted(&args.model), args.kd, args.t);
+    let mut words = format!("packhouse image prepare {model} --kd {kd} --t {t}");
+    for (name, value) in numbers.chain(texts) {
+        words += &format!(" --{name} {value}");
     }
     words
 }
