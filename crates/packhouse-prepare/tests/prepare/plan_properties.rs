@@ -121,6 +121,8 @@ struct RuleCase {
     refuse: bool,
     expect: bool,
     count: Option<u64>,
+    /// The layer and part of the tensor that it makes way for.
+    unless: Option<(u64, char)>,
 }
 
 /// A random plan and a random model.
@@ -144,20 +146,20 @@ fn case() -> impl Strategy<Value = Case> {
         any::<bool>(),
         any::<bool>(),
         proptest::option::weighted(0.2, 0..6u64),
+        proptest::option::weighted(0.3, (0..6u64, part)),
     );
-    let rule = rule.prop_map(|(part, range, ty, slot, refuse, expect, count)| RuleCase {
-        part,
-        range,
-        ty,
-        slot,
-        refuse,
-        expect: expect && range.is_some(),
-        count: if expect && range.is_some() {
-            None
-        } else {
-            count
+    let rule = rule.prop_map(
+        |(part, range, ty, slot, refuse, expect, count, unless)| RuleCase {
+            part,
+            range,
+            ty,
+            slot,
+            refuse,
+            expect: expect && unless.is_none() && range.is_some(),
+            count: count.filter(|_| unless.is_none() && !(expect && range.is_some())),
+            unless,
         },
-    });
+    );
     let tensors = proptest::sample::subsequence(
         (0..6u64)
             .flat_map(|layer| ['a', 'b'].map(|part| (layer, part)))
@@ -202,6 +204,9 @@ impl Case {
             let part = rule.part;
             text += &format!("[[rule]]\nid = \"r{at}\"\n");
             text += &format!("tensor = 'blk\\.(?<layer>[0-9]+)\\.{part}'\n");
+            if let Some((layer, part)) = rule.unless {
+                text += &format!("unless = 'blk\\.{layer}\\.{part}'\n");
+            }
             if let Some((first, last)) = rule.range {
                 text += &format!("ranges = {{ layer = [{first}, {last}] }}\n");
             }
@@ -328,7 +333,11 @@ impl Case {
         for (place, (layer, part, ty)) in self.tensors.iter().enumerate() {
             let name = format!("blk.{layer}.{part}");
             for (at, rule) in self.rules.iter().enumerate() {
-                if rule.part != *part {
+                let makes_way = |(layer, part): (u64, char)| {
+                    let mut names = self.tensors.iter().map(|(l, p, _)| (*l, *p));
+                    names.any(|name| name == (layer, part))
+                };
+                if rule.part != *part || rule.unless.is_some_and(makes_way) {
                     continue;
                 }
                 let slot = rule.slot.0 * layer + rule.slot.1;
