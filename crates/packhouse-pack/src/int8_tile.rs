@@ -18,6 +18,8 @@
 
 pub(crate) mod bound;
 pub(crate) mod columns;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod head;
 pub(crate) mod quantiser;
 pub(crate) mod scalar;
 mod target;

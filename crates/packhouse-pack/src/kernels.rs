@@ -9,6 +9,7 @@ use packhouse_layout::ggml_cpu_repack;
 #[cfg(target_arch = "x86_64")]
 use packhouse_layout::q4_0_joint_n_v1;
 use packhouse_layout::{Admitted, Layout};
+use std::num::NonZeroUsize;
 use std::ops::Range;
 
 /// Packs a range of the payload's steps (`Admitted::split`) from the whole source. The two targets
@@ -18,6 +19,10 @@ pub type PackSteps<Token> = fn(Token, &Admitted, Range<u64>, &[u8], [&mut [u8]; 
 /// Gives the source rows of a range of groups back from the whole payload. The target is those
 /// rows' slice of the source; all lengths were asserted by the caller.
 pub type UnpackGroups<Token> = fn(Token, &Admitted, Range<u64>, &[u8], &mut [u8]);
+
+/// Packs a whole head on several threads: the whole source and the whole payload. Which column is
+/// in which step depends on the head's size, so steps are no shares for threads.
+pub type PackHead<Token> = fn(Token, &Admitted, &[u8], &mut [u8], NonZeroUsize);
 
 /// Quantises one column: values to as many codes, in chunks of 64 that lie so far apart. Returns
 /// its scale.
@@ -53,6 +58,10 @@ pub enum Code {
     Avx2(PackSteps<Avx2>, Option<UnpackGroups<Avx2>>),
     /// Needs AVX-512 F, BW and VL.
     Avx512(PackSteps<Avx512>, Option<UnpackGroups<Avx512>>),
+    /// A packer of whole heads, which has no inverse and needs AVX2.
+    HeadAvx2(PackHead<Avx2>),
+    /// The same with AVX-512 F, BW and VL.
+    HeadAvx512(PackHead<Avx512>),
 }
 
 impl Code {
@@ -60,8 +69,8 @@ impl Code {
     pub const fn level(&self) -> IsaLevel {
         match self {
             Self::Judge => IsaLevel::Scalar,
-            Self::Avx2(..) => IsaLevel::Avx2,
-            Self::Avx512(..) => IsaLevel::Avx512,
+            Self::Avx2(..) | Self::HeadAvx2(_) => IsaLevel::Avx2,
+            Self::Avx512(..) | Self::HeadAvx512(_) => IsaLevel::Avx512,
         }
     }
 }
@@ -87,6 +96,17 @@ const fn judge(layout: Layout) -> KernelRow {
         type_name: None,
         parameters: &[],
         code: Code::Judge,
+    }
+}
+
+/// Heads of all types that have values.
+#[cfg(target_arch = "x86_64")]
+const fn head(layout: Layout, code: Code) -> KernelRow {
+    KernelRow {
+        layout,
+        type_name: None,
+        parameters: &[],
+        code,
     }
 }
 
@@ -139,6 +159,26 @@ pub static KERNELS: &[KernelRow] = &[
     judge(Layout::Q4_0JointN),
     judge(Layout::Q4_0Reordered),
     judge(Layout::Q4_0Xe2DpasV2),
+    #[cfg(target_arch = "x86_64")]
+    head(
+        Layout::Int8TileB8,
+        Code::HeadAvx2(avx2::int8_tile::pack_head),
+    ),
+    #[cfg(target_arch = "x86_64")]
+    head(
+        Layout::Int8TileB8,
+        Code::HeadAvx512(avx512::int8_tile::pack_head),
+    ),
+    #[cfg(target_arch = "x86_64")]
+    head(
+        Layout::Int8TileRm,
+        Code::HeadAvx2(avx2::int8_tile::pack_head),
+    ),
+    #[cfg(target_arch = "x86_64")]
+    head(
+        Layout::Int8TileRm,
+        Code::HeadAvx512(avx512::int8_tile::pack_head),
+    ),
     #[cfg(target_arch = "x86_64")]
     q4_0(
         Layout::Q4_0JointN,
@@ -261,21 +301,9 @@ impl TileCode {
 
 /// The kernels of int8 tiles. The highest level that the CPU has serves.
 pub static TILE_KERNELS: &[TileCode] = &[
-    TileCode::Scalar(TileKernels {
-        quantise: scalar::quantise,
-        row_major: scalar::row_major,
-        blocked: scalar::blocked,
-    }),
+    TileCode::Scalar(scalar::KERNELS),
     #[cfg(target_arch = "x86_64")]
-    TileCode::Avx2(TileKernels {
-        quantise: avx2::int8_tile::quantise,
-        row_major: avx2::int8_tile::row_major,
-        blocked: avx2::int8_tile::blocked,
-    }),
+    TileCode::Avx2(avx2::int8_tile::KERNELS),
     #[cfg(target_arch = "x86_64")]
-    TileCode::Avx512(TileKernels {
-        quantise: avx512::int8_tile::quantise,
-        row_major: avx512::int8_tile::row_major,
-        blocked: avx512::int8_tile::blocked,
-    }),
+    TileCode::Avx512(avx512::int8_tile::KERNELS),
 ];

@@ -20,7 +20,7 @@ mod x86_64;
 
 pub use isa::{Avx2, Avx512, IsaLevel};
 pub use kernels::{
-    Code, KERNELS, KernelRow, PackSteps, PutBand, PutRows, QuantiseColumn, TILE_KERNELS, TileCode,
-    TileKernels, UnpackGroups,
+    Code, KERNELS, KernelRow, PackHead, PackSteps, PutBand, PutRows, QuantiseColumn, TILE_KERNELS,
+    TileCode, TileKernels, UnpackGroups,
 };
 pub use packers::{Inverse, Kernel, NoKernel, Packers};

@@ -2,7 +2,7 @@
 
 use crate::int8_tile::bound::Bound as TileBound;
 use crate::isa::{Avx2, Avx512, IsaLevel};
-use crate::kernels::{Code, KERNELS, PackSteps, UnpackGroups};
+use crate::kernels::{Code, KERNELS, PackHead, PackSteps, UnpackGroups};
 use crate::parallel;
 use packhouse_base::Blame;
 use packhouse_base::digest::Fingerprint;
@@ -55,6 +55,8 @@ pub(crate) enum Bound {
     Judge(Judge),
     Avx2(Avx2, PackSteps<Avx2>, Option<UnpackGroups<Avx2>>),
     Avx512(Avx512, PackSteps<Avx512>, Option<UnpackGroups<Avx512>>),
+    HeadAvx2(Avx2, PackHead<Avx2>),
+    HeadAvx512(Avx512, PackHead<Avx512>),
 }
 
 /// No packer of ours makes this layout of this type with these parameters at this level.
@@ -180,6 +182,8 @@ impl Packers {
                 let bind = |token| Bound::Avx512(token, *pack, *unpack);
                 self.avx512.map(bind)
             }
+            Code::HeadAvx2(pack) => self.avx2.map(|token| Bound::HeadAvx2(token, *pack)),
+            Code::HeadAvx512(pack) => self.avx512.map(|token| Bound::HeadAvx512(token, *pack)),
         }
     }
 
@@ -218,8 +222,8 @@ impl Bound {
     pub(crate) const fn level(&self) -> IsaLevel {
         match self {
             Self::Judge(_) => IsaLevel::Scalar,
-            Self::Avx2(..) => IsaLevel::Avx2,
-            Self::Avx512(..) => IsaLevel::Avx512,
+            Self::Avx2(..) | Self::HeadAvx2(..) => IsaLevel::Avx2,
+            Self::Avx512(..) | Self::HeadAvx512(..) => IsaLevel::Avx512,
         }
     }
 }
@@ -273,6 +277,7 @@ impl Kernel {
             Bound::Avx512(token, _, unpack) => {
                 unpack.map(|unpack| BoundInverse::Avx512(token, unpack))
             }
+            Bound::HeadAvx2(..) | Bound::HeadAvx512(..) => None,
         };
         let bound = bound.ok_or(NotInvertible {
             layout: self.admitted.layout().id(),

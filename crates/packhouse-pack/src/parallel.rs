@@ -7,7 +7,8 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-/// Packs the whole payload. Each thread has a range of its steps: one slice of each region.
+/// Packs the whole payload. Each thread has a range of its steps, one slice of each region, where the
+/// kernel does not share it out itself.
 pub(crate) fn pack(
     admitted: &Admitted,
     bound: Bound,
@@ -15,9 +16,30 @@ pub(crate) fn pack(
     target: &mut [u8],
     thread_count: NonZeroUsize,
 ) {
-    if let Bound::Judge(judge) = bound {
-        return (judge.pack)(admitted, source, target);
+    match bound {
+        Bound::Judge(judge) => (judge.pack)(admitted, source, target),
+        Bound::HeadAvx2(token, pack) => pack(token, admitted, source, target, thread_count),
+        Bound::HeadAvx512(token, pack) => pack(token, admitted, source, target, thread_count),
+        Bound::Avx2(token, pack, _) => {
+            pack_steps(admitted, target, thread_count, |steps, targets| {
+                pack(token, admitted, steps, source, targets);
+            });
+        }
+        Bound::Avx512(token, pack, _) => {
+            pack_steps(admitted, target, thread_count, |steps, targets| {
+                pack(token, admitted, steps, source, targets);
+            });
+        }
     }
+}
+
+/// Shares the steps of a payload out.
+fn pack_steps(
+    admitted: &Admitted,
+    target: &mut [u8],
+    thread_count: NonZeroUsize,
+    pack: impl Fn(Range<u64>, [&mut [u8]; 2]) + Sync,
+) {
     let split = admitted.split();
     let [first_bytes, second_bytes] = split.step_bytes;
     let (mut first, mut second) = target.split_at_mut(length(split.step_count * first_bytes));
@@ -29,15 +51,7 @@ pub(crate) fn pack(
         ];
         (steps, targets)
     });
-    run(
-        parts.collect(),
-        thread::Builder::new,
-        |steps, targets| match bound {
-            Bound::Judge(_) => {}
-            Bound::Avx2(token, pack, _) => pack(token, admitted, steps, source, targets),
-            Bound::Avx512(token, pack, _) => pack(token, admitted, steps, source, targets),
-        },
-    );
+    run(parts.collect(), thread::Builder::new, pack);
 }
 
 /// Unpacks the whole payload. Each thread has a range of groups: one slice of the source.

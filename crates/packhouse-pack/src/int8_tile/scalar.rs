@@ -4,9 +4,17 @@ use crate::int8_tile::columns::{BAND_COLUMNS, CHUNK, CodeColumns, assert_room};
 use crate::int8_tile::quantiser::{
     CODE_MAX, HALF, INFINITY_BITS, MAGNITUDE_BITS, scale_and_inverse,
 };
+use crate::kernels::TileKernels;
+
+/// The kernels of this level.
+pub(crate) const KERNELS: TileKernels<()> = TileKernels {
+    quantise,
+    row_major,
+    blocked,
+};
 
 /// Quantises one column into chunks `distance` apart; returns its scale.
-pub(crate) fn quantise(_: (), values: &[f32], codes: &mut [i8], distance: usize) -> f32 {
+fn quantise(_: (), values: &[f32], codes: &mut [i8], distance: usize) -> f32 {
     assert_room(values.len(), codes, distance);
     let (scale, inverse) = scale_and_inverse(largest(values));
     for (values, codes) in values.chunks(CHUNK).zip(codes.chunks_mut(distance)) {
@@ -37,7 +45,7 @@ fn finite(value: f32) -> f32 {
 }
 
 /// Writes the first columns as row-major rows, one row per code of a column.
-pub(crate) fn row_major(_: (), columns: &CodeColumns, rows: &mut [&mut [i8]], _: bool) {
+fn row_major(_: (), columns: &CodeColumns, rows: &mut [&mut [i8]], _: bool) {
     let count = columns.row_length(rows);
     let chunks = columns.bytes().chunks_exact(columns.distance());
     for (rows, chunk) in rows.chunks_mut(CHUNK).zip(chunks) {
@@ -55,7 +63,7 @@ pub(crate) fn row_major(_: (), columns: &CodeColumns, rows: &mut [&mut [i8]], _:
 }
 
 /// Writes all columns as a band of 8 by 8 microtiles.
-pub(crate) fn blocked(_: (), columns: &CodeColumns, band: &mut [i8], _: bool) {
+fn blocked(_: (), columns: &CodeColumns, band: &mut [i8], _: bool) {
     columns.assert_band(band);
     let chunks = columns.bytes().chunks_exact(columns.distance());
     for (blocks, chunk) in band.chunks_exact_mut(CHUNK * BAND_COLUMNS).zip(chunks) {

@@ -1,4 +1,5 @@
 //! What the kernels of int8 tiles share.
+#![expect(unsafe_code, reason = "bytes lent as codes")]
 
 use crate::int8_tile::columns::STRIP_COLUMNS;
 
@@ -16,4 +17,11 @@ impl Lines {
     pub(crate) const fn new() -> Self {
         Self([[0; STRIP_COLUMNS]; Self::ROWS])
     }
+}
+
+/// Lends bytes as codes.
+pub(crate) fn as_codes(bytes: &mut [u8]) -> &mut [i8] {
+    let length = bytes.len();
+    // SAFETY: both have size and alignment 1 and any value; the borrow is handed on.
+    unsafe { std::slice::from_raw_parts_mut(bytes.as_mut_ptr().cast(), length) }
 }

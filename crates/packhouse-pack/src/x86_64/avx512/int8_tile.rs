@@ -1,15 +1,39 @@
 //! Int8 tiles by AVX-512: 64 values of a column at a time, then 64 codes of each row of the tile.
 #![expect(unsafe_code, reason = "vector loads and stores through pointers")]
 
+use crate::int8_tile::bound::Bound;
 use crate::int8_tile::columns::{BAND_COLUMNS, CHUNK, CodeColumns, assert_room};
+use crate::int8_tile::head;
 use crate::int8_tile::quantiser::{HALF, INFINITY_BITS, MAGNITUDE_BITS, scale_and_inverse};
 use crate::isa::Avx512;
-use crate::x86_64::int8_tile::Lines;
+use crate::kernels::TileKernels;
+use crate::x86_64::int8_tile::{Lines, as_codes};
 use crate::x86_64::traffic::LINE_BYTES;
+use packhouse_layout::Admitted;
 use std::arch::x86_64::*;
+use std::num::NonZeroUsize;
+
+/// The kernels of this level.
+pub(crate) const KERNELS: TileKernels<Avx512> = TileKernels {
+    quantise,
+    row_major,
+    blocked,
+};
+
+/// Packs a whole head.
+pub(crate) fn pack_head(
+    token: Avx512,
+    admitted: &Admitted,
+    source: &[u8],
+    target: &mut [u8],
+    thread_count: NonZeroUsize,
+) {
+    let bound = Bound::Avx512(token, KERNELS);
+    head::pack_head(bound, admitted, source, target, thread_count, as_codes);
+}
 
 /// Quantises one column into chunks `distance` apart; returns its scale.
-pub(crate) fn quantise(_: Avx512, values: &[f32], codes: &mut [i8], distance: usize) -> f32 {
+fn quantise(_: Avx512, values: &[f32], codes: &mut [i8], distance: usize) -> f32 {
     assert_room(values.len(), codes, distance);
     // SAFETY: the token proves the features; there is room for the codes.
     unsafe { quantise_column(values, codes.as_mut_ptr(), distance) }
@@ -137,7 +161,7 @@ fn finite(values: __m512i) -> __m512i {
 }
 
 /// Writes the first columns as row-major rows, one row per code of a column.
-pub(crate) fn row_major(_: Avx512, columns: &CodeColumns, rows: &mut [&mut [i8]], streamed: bool) {
+fn row_major(_: Avx512, columns: &CodeColumns, rows: &mut [&mut [i8]], streamed: bool) {
     let count = columns.row_length(rows);
     // SAFETY: the token proves the features; `row_length` asserted that there are as many rows as a
     // column has codes, and at least `count` columns.
@@ -245,7 +269,7 @@ fn turned_16(from: [__m512i; 16]) -> [__m512i; 16] {
 }
 
 /// Writes all columns as a band of 8 by 8 microtiles.
-pub(crate) fn blocked(_: Avx512, columns: &CodeColumns, band: &mut [i8], streamed: bool) {
+fn blocked(_: Avx512, columns: &CodeColumns, band: &mut [i8], streamed: bool) {
     columns.assert_band(band);
     let streamed = streamed && band.as_ptr().addr().is_multiple_of(LINE_BYTES);
     // SAFETY: the token proves the features; the band's length was asserted, and its alignment is
