@@ -1,7 +1,7 @@
 //! The folder of images: opened component by component, and this user's alone.
 //!
 //! Invariants:
-//! - every component of the path may be changed by trusted owners only (`packhouse_store::folders`);
+//! - every component of the path may be changed by trusted owners only, by the store's rules;
 //!   the root, `v1` and `v1/owners` belong to the effective user;
 //! - an image is read through a descriptor whose kind, owner and mode were judged.
 //!

@@ -2,8 +2,8 @@
 //!
 //! Each publish is the same proof: a file under a name that no other writer has, in the same
 //! folder, written, synced and measured, renamed over the final name, its folder synced. A crash at
-//! any step leaves the old file or the whole new one, and at worst a temporary name, which `collect`
-//! removes when it is an hour old.
+//! any step leaves the old file or the whole new one, and at worst a temporary name, which the next
+//! claim or collection removes when it is an hour old.
 //!
 //! Invariants:
 //! - no two writers share a temporary file, so none can truncate or extend what another renames;

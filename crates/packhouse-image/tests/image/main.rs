@@ -8,6 +8,9 @@ mod folder;
 mod header_bytes;
 mod owners;
 mod publish_crash;
+mod race;
+mod race_processes;
+mod records;
 mod room;
 mod serve_life;
 mod serve_modes;
@@ -15,6 +18,7 @@ mod serve_refusals;
 mod serve_watched;
 mod serve_world;
 mod serve_writes;
+mod shim;
 mod upkeep_crash;
 
 /// Proves that every file of the suite is named above, as a forgotten one would silently not run.
