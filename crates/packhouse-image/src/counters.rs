@@ -86,7 +86,11 @@ impl fmt::Display for Line<'_> {
             reasons(f, "not written", &counters.not_written)?;
         }
         if counters.owner_problems > 0 {
-            write!(f, "; owner record: {} problems", counters.owner_problems)?;
+            write!(
+                f,
+                "; problems with owner records: {}",
+                counters.owner_problems
+            )?;
         }
         if counters.files_removed > 0 {
             let bytes = units::bytes(counters.bytes_removed);

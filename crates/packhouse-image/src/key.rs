@@ -113,3 +113,33 @@ pub const FORMAT_VERSION: u32 = 1;
 pub const TILES_MAX: u32 = 100_000;
 
 const NAME_KEY_BYTES: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use packhouse_base::digest::Digest;
+    use packhouse_layout::int8_tile::TileSizes;
+
+    #[test]
+    fn keys_that_differ_only_in_version_are_of_other_files() {
+        let sizes = TileSizes {
+            kd: 8,
+            nd: 8,
+            kpad: 8,
+            t: 8,
+        };
+        let geometry = TileGeometry::new(TileOrder::RowMajor, sizes);
+        let geometry = geometry.expect("because the sizes fit");
+        let head = HeadDigest::from_bytes([1; 32]);
+        let fingerprint = Fingerprint(Digest::from_bytes([2; 32]));
+        let key = |version| ImageKey::of_version(version, &geometry, &head, &fingerprint);
+        assert_eq!(
+            key(FORMAT_VERSION),
+            ImageKey::new(&geometry, &head, &fingerprint)
+        );
+        assert_ne!(
+            key(FORMAT_VERSION).prefix(),
+            key(FORMAT_VERSION + 1).prefix()
+        );
+    }
+}

@@ -8,7 +8,7 @@ use packhouse_image::{
     HEADER_BYTES, Header, ImageName, Outcome, Owner, RequestRefusal, Settings, TileError, Written,
     file_bytes,
 };
-use packhouse_layout::int8_tile::{TileGeometry, TileOrder};
+use packhouse_layout::int8_tile::{TileGeometry, TileOrder, TileSizes};
 use packhouse_pack::int8_tile::Gather;
 use packhouse_sys::clock::RealClock;
 use packhouse_sys::real::RealFs;
@@ -269,6 +269,30 @@ fn requests_that_cannot_be_right_are_refused_before_any_file_is_touched() {
         }
         assert_eq!(*serve.counters(), packhouse_image::Counters::default());
         assert_eq!(sim.operation_count(), count);
+    }
+}
+
+/// There is no request, and so no file, of a blocked geometry that would cut a block.
+#[test]
+fn blocked_geometries_that_would_cut_a_block_are_refused_before_there_is_a_request() {
+    for (sizes, text) in [
+        (
+            [100, 128, 66, 20],
+            "kd is 100, which the blocked order needs to be a multiple of 64",
+        ),
+        (
+            [128, 192, 66, 20],
+            "nd is 192, which the blocked order needs to be a multiple of 128",
+        ),
+    ] {
+        let [kd, nd, kpad, t] = sizes;
+        let sizes = TileSizes { kd, nd, kpad, t };
+        let error = TileGeometry::new(TileOrder::Blocked, sizes);
+        assert_eq!(
+            error.map_err(|error| error.to_string()),
+            Err(text.to_owned())
+        );
+        assert!(TileGeometry::new(TileOrder::RowMajor, sizes).is_ok());
     }
 }
 

@@ -7,7 +7,8 @@ use crate::serve_world::{
 };
 use packhouse_base::digest::{Digest, Fingerprint};
 use packhouse_image::{
-    Dtype, HEADER_BYTES, Head, HeadDigest, Header, Outcome, RefusalCode, Written, file_bytes,
+    Dtype, HEADER_BYTES, Head, HeadDigest, Header, NotWrittenCode, Outcome, RefusalCode, Written,
+    file_bytes,
 };
 use packhouse_layout::int8_tile::{TileGeometry, TileOrder};
 use packhouse_sim::SimFs;
@@ -471,9 +472,23 @@ fn an_image_of_another_packer_has_another_name() {
 }
 
 #[test]
-fn every_code_has_its_own_name() {
+fn every_code_has_its_own_name_and_is_in_the_page() {
     let names: std::collections::BTreeSet<_> =
         RefusalCode::ALL.iter().map(|code| code.name()).collect();
     assert_eq!(names.len(), RefusalCode::ALL.len());
     assert!(RefusalCode::ALL.is_sorted(), "in the order of the checks");
+    let page = include_str!("../../../../docs/format/head-image.md");
+    let unwritten = [
+        NotWrittenCode::Off,
+        NotWrittenCode::ReadOnly,
+        NotWrittenCode::NoRoom,
+        NotWrittenCode::Failed,
+    ];
+    let names = names.into_iter().chain(unwritten.map(NotWrittenCode::name));
+    for name in names {
+        assert!(
+            page.contains(&format!("`{name}`")),
+            "the page explains {name}"
+        );
+    }
 }
