@@ -74,15 +74,15 @@ pub struct TempListing {
 impl Inventory {
     /// Lengths of the images.
     pub fn image_bytes(&self) -> u64 {
-        self.images.iter().map(|image| image.bytes).sum()
+        sum(self.images.iter().map(|image| image.bytes))
     }
 
     /// Lengths of images, owner records and temporary files: everything that is ours but the lock
     /// file and the tag.
     pub fn total_bytes(&self) -> u64 {
-        let owners: u64 = self.owners.iter().map(|owner| owner.bytes).sum();
-        let temps: u64 = self.temps.iter().map(|temp| temp.bytes).sum();
-        self.image_bytes() + owners + temps
+        let owners = self.owners.iter().map(|owner| owner.bytes);
+        let temps = self.temps.iter().map(|temp| temp.bytes);
+        sum(owners.chain(temps).chain([self.image_bytes()]))
     }
 
     /// What these files take on the disk.
@@ -90,8 +90,13 @@ impl Inventory {
         let images = self.images.iter().map(|image| image.allocated_bytes);
         let owners = self.owners.iter().map(|owner| owner.allocated_bytes);
         let temps = self.temps.iter().map(|temp| temp.allocated_bytes);
-        images.chain(owners).chain(temps).sum()
+        sum(images.chain(owners).chain(temps))
     }
+}
+
+/// Adds lengths up; sparse files can have any.
+fn sum(bytes: impl Iterator<Item = u64>) -> u64 {
+    bytes.fold(0, u64::saturating_add)
 }
 
 /// Lists a folder of images and reads each image's header.

@@ -54,7 +54,8 @@ pub struct Removal {
 impl Removal {
     /// Bytes of the files removed, by their lengths.
     pub fn freed_bytes(&self) -> u64 {
-        self.removed.iter().map(|removed| removed.bytes).sum()
+        let bytes = self.removed.iter().map(|removed| removed.bytes);
+        bytes.fold(0, u64::saturating_add)
     }
 }
 

@@ -39,6 +39,8 @@ pub struct Room {
     pub removed: Vec<Removed>,
     /// Why there is no room; nothing was removed then, unless it could only be removed in part.
     pub refused: Option<NoRoom>,
+    /// What should have gone and could not be removed.
+    pub failures: Vec<FsError>,
 }
 
 /// Why there is no room.
@@ -103,30 +105,34 @@ pub fn make_room(
     wanted: Wanted,
 ) -> Room {
     let refuse = |refused| Room {
-        removed: Vec::new(),
         refused: Some(refused),
+        ..Room::default()
     };
     // Without the lock first: nearly always there is room, and nobody needs to wait.
-    match plan(folder, clock, settings, keep, wanted) {
-        Ok(doomed) if doomed.is_empty() => return Room::default(),
-        Ok(_) => {}
+    let choice = match plan(folder, clock, settings, keep, wanted) {
+        Ok(choice) if choice.doomed.is_empty() => return Room::default(),
+        Ok(choice) => choice,
         Err(refused) => return refuse(refused),
-    }
+    };
     let _guard = match lock(folder, clock) {
         Ok(Some(guard)) => guard,
+        Ok(None) | Err(_) if !choice.is_needed => return Room::default(),
         Ok(None) => {
             let timeout_ns = LOCK_WAIT_NS;
             return refuse(NoRoom::Busy { timeout_ns });
         }
         Err(error) => return refuse(error.into()),
     };
-    match plan(folder, clock, settings, keep, wanted) {
-        Ok(doomed) => {
-            let Removal { removed, failures } = sweep(folder, &doomed, false);
-            let refused = failures.into_iter().next().map(NoRoom::Fs);
-            Room { removed, refused }
-        }
-        Err(refused) => refuse(refused),
+    let choice = match plan(folder, clock, settings, keep, wanted) {
+        Ok(choice) => choice,
+        Err(refused) => return refuse(refused),
+    };
+    let Removal { removed, failures } = sweep(folder, &choice.doomed, false);
+    let failed = failures.first().filter(|_| choice.is_needed);
+    Room {
+        removed,
+        refused: failed.cloned().map(NoRoom::Fs),
+        failures,
     }
 }
 
@@ -140,7 +146,7 @@ fn plan(
     settings: &Settings,
     keep: &ImageKey,
     wanted: Wanted,
-) -> Result<Vec<Doomed>, NoRoom> {
+) -> Result<Choice, NoRoom> {
     let fs = folder.images().fs_stat()?;
     let survey = Survey::take(folder)?;
     let bounds = Bounds {
@@ -150,6 +156,13 @@ fn plan(
         max_age_ns: settings.max_age_ns.unwrap_or(u64::MAX),
     };
     choose(&survey, clock.wall_ns(), bounds, &KeyStem::of(keep), wanted)
+}
+
+/// What has to go, or may as well.
+struct Choice {
+    doomed: Vec<Doomed>,
+    /// Without it there is no room; otherwise it is only old.
+    is_needed: bool,
 }
 
 /// Where room ends.
@@ -167,7 +180,7 @@ fn choose(
     bounds: Bounds,
     keep: &KeyStem,
     wanted: Wanted,
-) -> Result<Vec<Doomed>, NoRoom> {
+) -> Result<Choice, NoRoom> {
     let keys = survey.keys(now_ns);
     let own_bytes = keys.get(keep).map_or(0, |key| key.bytes);
     let others_bytes = survey.held_bytes().saturating_sub(own_bytes);
@@ -177,6 +190,7 @@ fn choose(
     let mut over_cap = (others_bytes.saturating_add(set_bytes)).saturating_sub(bounds.cap_bytes);
     let floor = bounds.min_free_bytes.saturating_add(new_bytes);
     let mut under_floor = floor.saturating_sub(bounds.free_bytes);
+    let is_needed = over_cap > 0 || under_floor > 0;
     let mut doomed = Vec::new();
     let (mut gone_bytes, mut freed_bytes) = (0u64, 0u64);
     let temps = (u64::MAX, stale_temps(survey, now_ns));
@@ -216,7 +230,7 @@ fn choose(
             min_free_bytes: bounds.min_free_bytes,
         });
     }
-    Ok(doomed)
+    Ok(Choice { doomed, is_needed })
 }
 
 /// The keys that may go, least recently used first, each with its age and its images.

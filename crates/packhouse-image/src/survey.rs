@@ -133,7 +133,7 @@ impl Survey {
         Ok(survey)
     }
 
-    /// Lengths of all images and temporary files: what the cap is about.
+    /// Lengths of all images and their temporary files: what the cap is about.
     pub(crate) fn held_bytes(&self) -> u64 {
         let images = self.images.iter().map(|found| found.stat.size);
         let temps = self
@@ -141,7 +141,7 @@ impl Survey {
             .iter()
             .filter(|found| found.place == Place::Images);
         let temps = temps.map(|found| found.stat.size);
-        images.chain(temps).sum()
+        images.chain(temps).fold(0, u64::saturating_add)
     }
 
     /// What belongs to each key that has an image.

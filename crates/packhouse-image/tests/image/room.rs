@@ -286,6 +286,13 @@ fn a_lock_that_is_not_had_is_no_room_only_when_something_has_to_go() {
         "another process held the lock of the folder for 1000 ms"
     );
     assert_eq!(images(&sim).len(), 1);
+    // What is only old may wait.
+    let aged = Settings {
+        max_age_ns: Some(1),
+        ..settings(2 * IMAGE_BYTES)
+    };
+    assert_eq!(room(&sim, &folder, &aged, &new, ONE), Room::default());
+    assert_eq!(images(&sim).len(), 1);
     drop(held);
     let had = room(&sim, &folder, &settings(IMAGE_BYTES), &new, ONE);
     assert_eq!(removed(&had), [old[0].name().to_string()]);
