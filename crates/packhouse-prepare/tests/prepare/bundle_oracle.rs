@@ -174,6 +174,9 @@ fn holds_together(files: &[(String, Option<Vec<u8>>)], mutant: Option<Mutant>) -
         ContainerRecord::parse(*name, by_path.get(path.as_str())?).ok()?;
         expected.push(path);
     }
+    for (path, bytes) in lengths(&contents, &set) {
+        (by_path.get(path.as_str())?.len() as u64 == bytes).then_some(())?;
+    }
     // The tag and the id have one content; what it is, the tests of a sound bundle show.
     (*by_path.get("CACHEDIR.TAG")? == packhouse_store::root::TAG).then_some(())?;
     is_id_of(contents.set, by_path.get("v1/id")?).then_some(())?;
@@ -182,6 +185,27 @@ fn holds_together(files: &[(String, Option<Vec<u8>>)], mutant: Option<Mutant>) -
     let present: Vec<&str> = by_path.keys().copied().collect();
     (present == expected && by_path.len() + folders(files) == files.len()).then_some(())?;
     in_order(files)
+}
+
+/// The lengths that a table of contents tells, by path.
+fn lengths(contents: &Contents, set: &str) -> Vec<(String, u64)> {
+    let own = [
+        ("manifest.json", contents.manifest_bytes),
+        ("runtime-index.tsv", contents.index_bytes),
+    ];
+    let own = own.map(|(name, bytes)| (format!("{set}/{name}"), bytes));
+    let containers = contents.containers.iter();
+    let containers =
+        containers.map(|(name, bytes)| (format!("{set}/containers/{name}.json"), *bytes));
+    let packs = contents.packs.iter();
+    let packs = packs.map(|(key, bytes)| (two_digits("v1/packs", key.0), *bytes));
+    let objects = contents.objects.iter();
+    let objects = objects.map(|(object, bytes)| (two_digits("v1/objects", object.0), *bytes));
+    own.into_iter()
+        .chain(containers)
+        .chain(packs)
+        .chain(objects)
+        .collect()
 }
 
 fn two_digits(base: &str, name: Digest) -> String {
