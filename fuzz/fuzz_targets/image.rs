@@ -3,11 +3,10 @@
 
 #![no_main]
 
-#[expect(dead_code, reason = "the mutants are for the canaries")]
-mod image_oracle;
 #[expect(dead_code, reason = "the bound of the other parser is not asked here")]
 #[path = "../../crates/packhouse-container/tests/shared/counting.rs"]
 mod counting;
+mod image_oracle;
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| {
     let (peak, verdict) = counting::peak_of(|| image_oracle::compare(input, None));
