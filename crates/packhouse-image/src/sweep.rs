@@ -124,3 +124,41 @@ fn remove(dir: &Dir, entry: &Doomed) -> Result<bool, FsError> {
         other => other.map(|()| true),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use packhouse_sim::{SimClock, SimFs};
+    use std::path::Path;
+    use std::sync::Arc;
+
+    #[test]
+    fn an_entry_that_another_file_took_since_it_was_judged_is_left_alone() {
+        let sim = SimFs::new(1, Arc::new(SimClock::new()));
+        let folder = Folder::open(&sim, Path::new("/home/user/images"), true);
+        let folder = folder.expect("because nobody is in the way");
+        let folder = folder.expect("because it is made");
+        let paths = [1, 2].map(|key| format!("/home/user/images/v1/{key:032x}-t00000.phti"));
+        for path in &paths {
+            sim.replace(path, b"judged", 0o400);
+        }
+        let survey = Survey::take(&folder).expect("because it can be listed");
+        let images = survey.images.iter();
+        let doomed: Vec<_> = images
+            .map(|image| Doomed::image(image, Why::Room))
+            .collect();
+        sim.replace(&paths[0], b"published since", 0o400);
+        let removal = sweep(&folder, &doomed, false);
+        let removed: Vec<_> = removal
+            .removed
+            .iter()
+            .map(|removed| &removed.name)
+            .collect();
+        assert_eq!(removed, [&format!("{:032x}-t00000.phti", 2)]);
+        assert_eq!(
+            sim.read(&paths[0]).as_deref(),
+            Some(b"published since".as_slice())
+        );
+        assert_eq!((sim.read(&paths[1]), removal.failures), (None, Vec::new()));
+    }
+}

@@ -1,6 +1,7 @@
 //! Collections, removals on request, and the inventory.
 
 use crate::disk::{HOUR_NS, Image, ROOT, V1, disk_with, images, names, open, temps};
+use crate::shim::{Lie, Shim};
 use packhouse_image::{
     CollectError, Collected, Folder, Inventory, Limits, Removal, Selection, Why, collect,
     inventory, remove,
@@ -170,6 +171,42 @@ fn what_has_to_stay_beyond_the_bound_is_told() {
         (done.held_bytes, done.over_bytes),
         (IMAGE_BYTES + 55, IMAGE_BYTES - 45)
     );
+}
+
+#[test]
+fn a_damaged_image_that_somebody_replaces_just_now_is_left_to_them() {
+    let image = Image::new(1, 0);
+    let (sim, folder) = disk_with(std::slice::from_ref(&image));
+    sim.edit(image.path(), |bytes| bytes[9] ^= 1);
+    let temp = format!("{V1}/.{}.9-0123456789abcdef.tmp", image.name());
+    sim.replace(&temp, &[0; 55], 0o600);
+    let done = collected(&sim, &folder, Limits::default());
+    assert_eq!(done.removal, Removal::default());
+    sim.clock().advance_ns(2 * HOUR_NS);
+    let done = collected(&sim, &folder, Limits::default());
+    assert_eq!(done.removal.removed.len(), 2);
+}
+
+#[test]
+fn what_the_disk_does_not_give_stays_and_is_told() {
+    let image = Image::new(1, 0);
+    let (sim, _) = disk_with(std::slice::from_ref(&image));
+    let shim = Shim::lying(&sim, Lie::Unreadable);
+    let folder = Folder::open(&shim, Path::new(ROOT), true);
+    let folder = folder
+        .expect("because nobody is in the way")
+        .expect("because it is there");
+    let done = collected(&sim, &folder, Limits::default());
+    assert_eq!(done.removal, Removal::default());
+    let texts: Vec<_> = done.unread.iter().map(ToString::to_string).collect();
+    let path = image.path();
+    assert_eq!(
+        texts,
+        [format!(
+            "image {path} not used: open {path}: input/output error"
+        )]
+    );
+    assert_eq!(images(&sim).len(), 1);
 }
 
 #[test]

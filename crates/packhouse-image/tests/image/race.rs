@@ -155,6 +155,24 @@ fn a_write_that_the_disk_takes_byte_by_byte_is_whole() {
     assert_eq!(read(&folder, &small), Some(small.bytes()));
 }
 
+#[test]
+fn a_file_that_gets_shorter_while_it_is_verified_is_refused_with_both_lengths() {
+    let image = Image::new(1, 0);
+    let (sim, _) = disk_with(std::slice::from_ref(&image));
+    let shim = Shim::lying(&sim, Lie::Shrinking);
+    let shrinking = Folder::open(&shim, Path::new(crate::disk::ROOT), false);
+    let shrinking = shrinking
+        .expect("because nobody is in the way")
+        .expect("because it is there");
+    let fault = image
+        .verify(&shrinking)
+        .expect_err("because its length changed");
+    let text = "it had 4144 bytes before it was read, and 4143 afterwards";
+    let text = format!("image {} not used: {text}", image.path());
+    assert_eq!(fault.to_string(), text);
+    assert!(matches!(image.verify(&open(&sim)), Ok(Some(_))));
+}
+
 /// The reference's writer: one temporary name for all, opened with truncation.
 struct SharedTemp {
     dir: Dir,

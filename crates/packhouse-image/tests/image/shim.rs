@@ -10,7 +10,7 @@ use std::any::Any;
 use std::ffi::{OsStr, OsString};
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// The file system before the simulated one.
@@ -28,6 +28,10 @@ pub(crate) enum Lie {
     Shorter,
     /// A write takes at most 7 bytes.
     ShortWrites,
+    /// Images can't be opened: the disk fails.
+    Unreadable,
+    /// A file that was there is a byte shorter each time its stat is asked for.
+    Shrinking,
 }
 
 struct Plan {
@@ -47,6 +51,7 @@ struct ShimFile {
     /// A write was cut, and the pause comes before the rest.
     cut: AtomicBool,
     is_new: bool,
+    stat_count: AtomicU64,
 }
 
 impl Shim {
@@ -109,6 +114,7 @@ impl ShimDir {
             plan: self.plan.clone(),
             cut: AtomicBool::new(false),
             is_new,
+            stat_count: AtomicU64::new(0),
         })
     }
 }
@@ -131,6 +137,10 @@ impl DirBackend for ShimDir {
     }
 
     fn open_file(&self, name: &OsStr, writable: bool) -> Result<Box<dyn FileBackend>, FsErrorKind> {
+        let is_image = name.to_string_lossy().ends_with(".phti");
+        if self.plan.lie == Lie::Unreadable && is_image {
+            return Err(FsErrorKind::Io);
+        }
         let opened = if writable {
             self.inner.open_file_writable(name)
         } else {
@@ -250,6 +260,9 @@ impl FileBackend for ShimFile {
         let mut stat = kind(self.inner.stat())?;
         if self.plan.lie == Lie::Shorter && self.is_new {
             stat.size = stat.size.saturating_sub(1);
+        }
+        if self.plan.lie == Lie::Shrinking {
+            stat.size -= self.stat_count.fetch_add(1, Ordering::AcqRel);
         }
         Ok(stat)
     }
