@@ -21,7 +21,7 @@ pub struct Counters {
     pub refused: BTreeMap<RefusalCode, u64>,
     /// Packed tiles whose image was not written, by reason.
     pub not_written: BTreeMap<NotWrittenCode, u64>,
-    /// Columns that were asked for to pack tiles that are served.
+    /// Columns that were asked for to pack tiles.
     pub columns_gathered: u64,
     /// Columns that were asked for to be compared with an image.
     pub columns_sampled: u64,

@@ -341,7 +341,8 @@ impl Header {
         Ok(header)
     }
 
-    /// The first field of its identity that is not this tile's of this head by this packer.
+    /// The first field of its identity that is not this tile's of this head by this packer. What
+    /// follows from other fields is not compared again.
     pub(crate) fn difference(
         &self,
         geometry: &TileGeometry,
@@ -350,10 +351,6 @@ impl Header {
         tile: u64,
     ) -> Option<Difference> {
         let (asked, own) = (geometry, &self.geometry);
-        let columns = |geometry: &TileGeometry, vocabulary, tile| {
-            let columns = geometry.tile_columns(vocabulary, tile);
-            columns.end - columns.start
-        };
         let integers = [
             (HeaderField::Kd, asked.kd(), own.kd()),
             (HeaderField::Nd, asked.nd(), own.nd()),
@@ -364,17 +361,6 @@ impl Header {
                 HeaderField::Vocabulary,
                 head.vocabulary,
                 self.head.vocabulary,
-            ),
-            // These two follow from the others, and are compared all the same.
-            (
-                HeaderField::TileCount,
-                asked.tile_count(head.vocabulary),
-                self.tile_count(),
-            ),
-            (
-                HeaderField::Columns,
-                columns(asked, head.vocabulary, tile),
-                self.column_count(),
             ),
             (HeaderField::Width, head.width, self.head.width),
         ];
