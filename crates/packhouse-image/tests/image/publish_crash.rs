@@ -146,6 +146,31 @@ fn a_publish_without_its_syncs_is_caught() {
     }
 }
 
+/// The maker of the folders died before it could make their entries durable, and the machine ran
+/// on: who publishes first makes up for it.
+#[test]
+fn a_folder_whose_maker_died_is_durable_before_something_is_published_in_it() {
+    for is_claim in [false, true] {
+        let sim = new_sim();
+        sim.set_skip(Some(Skip::DirSync));
+        open(&sim);
+        sim.set_skip(None);
+        let folder = open(&sim);
+        if is_claim {
+            let claim = image().claim(&folder, &sim, "/models/one");
+            assert!(claim.problems.is_empty(), "{:?}", claim.problems);
+        } else {
+            image()
+                .publish(&folder, &sim)
+                .expect("because nothing is in the way");
+        }
+        let after = sim.crash(Crash::Lost, 1);
+        let is_durable = |name: &String| name.ends_with(".phti") || name.ends_with(".own");
+        let left: Vec<_> = names(&after).into_iter().filter(is_durable).collect();
+        assert_eq!(left.len(), 1, "claim: {is_claim}");
+    }
+}
+
 /// Every failure of a living process names what failed, where and why, and leaves no temporary
 /// file.
 fn fail_at_every_operation(fault: fn(u64) -> Fault, kind: FsErrorKind) -> u64 {
