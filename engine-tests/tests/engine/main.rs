@@ -15,6 +15,7 @@ mod interrupted;
 mod memory;
 mod moved;
 mod npu_head;
+mod npu_head;
 mod options;
 mod places;
 mod prepared;
