@@ -89,6 +89,25 @@ fn a_folder_of_somebody_else_or_that_others_can_change_is_refused_by_name() {
 }
 
 #[test]
+fn a_symlink_in_the_path_is_followed_when_a_trusted_owner_made_it() {
+    let (sim, _) = disk_with(&[Image::new(1, 0)]);
+    let path = Path::new("/home/user/link/images");
+    for (owner, is_trusted) in [(1000, true), (0, true), (77, false)] {
+        sim.symlink("/home/user/link", "/home/user", owner);
+        let opened = Folder::open(&sim, path, false);
+        if is_trusted {
+            let folder = opened.expect("because its maker is trusted");
+            let folder = folder.expect("because it is there");
+            assert!(matches!(Image::new(1, 0).verify(&folder), Ok(Some(_))));
+            continue;
+        }
+        let text = opened.expect_err("because a stranger made it").to_string();
+        let expected = "folder of images: /home/user/link belongs to uid 77; trusted are [0, 1000]";
+        assert_eq!(text, expected);
+    }
+}
+
+#[test]
 fn a_file_in_a_folders_place_is_refused_and_nothing_is_made() {
     let sim = new_sim();
     sim.replace(ROOT, b"no folder", 0o600);
