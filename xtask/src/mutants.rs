@@ -1,14 +1,18 @@
 //! Mutants of our own code that must fail: proof that the tests which guard a rule can fail.
 //!
-//! `xtask/mutants.toml` lists them: one text in one file replaced by another, and the tests that
+//! `xtask/mutants/*.toml` list them: one text in one file replaced by another, and the tests that
 //! must then fail. A copy of the tree in `target/mutants` is changed, never the tree itself. A
 //! mutant whose text is gone, which does not compile, or which all tests pass, is an error.
+//!
+//! The first test that fails ends a run, so that most mutants cost little more than their build.
 
+use serde_json::Value;
 use std::error::Error;
-use std::ffi::OsStr;
-use std::io::Read as _;
+use std::fs::File;
+use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 use toml::Table;
 
@@ -19,78 +23,126 @@ struct Mutant {
     file: String,
     find: String,
     replace: String,
-    tests: Tests,
+    suite: Suite,
+    /// Of the suite, the tests whose names contain one of these; none: all.
+    filters: Vec<String>,
 }
 
-/// What must fail: a package's tests of one kind, and of those what the filter matches.
+/// A package's tests of one kind.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Tests {
+struct Suite {
     package: String,
     /// An integration binary; `lib` for the unit tests.
     binary: String,
-    filter: Option<String>,
 }
 
 /// How a run of tests ended.
+#[derive(Debug)]
 enum Run {
-    Passed(usize),
-    Failed(Vec<String>),
+    /// The names of all tests.
+    Passed(Vec<String>),
+    /// The first one that failed.
+    Failed(String),
     TimedOut,
 }
 
-/// Runs every mutant whose name contains `part`. Answers 1 when one survives.
+/// A test program and the folder that it runs in.
+struct Built {
+    program: PathBuf,
+    folder: PathBuf,
+}
+
+/// Where mutants are made.
+struct Place {
+    copy: PathBuf,
+    build: PathBuf,
+    temp: PathBuf,
+}
+
+/// Runs every mutant whose name contains `part`. Answers 1 when one survives or does not compile.
 pub(crate) fn mutants(part: &str) -> Result<ExitCode, Box<dyn Error>> {
+    let start = Instant::now();
     let root = Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
         .expect("because this crate lies in a folder of the repository");
-    let list = parse(&std::fs::read_to_string(root.join("xtask/mutants.toml"))?)?;
+    let list = read_lists(root)?;
     let list: Vec<_> = list.iter().filter(|m| m.name.contains(part)).collect();
     if list.is_empty() {
         return Err(format!("no mutant's name contains {part:?}").into());
     }
-    let copy = root.join("target/mutants/tree");
-    mirror(root, &copy)?;
-    let mut kinds: Vec<_> = list.iter().map(|mutant| &mutant.tests).collect();
-    kinds.sort();
-    kinds.dedup();
-    for tests in kinds {
-        match run(&copy, tests)? {
-            Run::Passed(0) => return Err(format!("no test matches {tests:?}").into()),
-            Run::Passed(_) => {}
-            Run::Failed(names) => return Err(format!("without a mutant: {names:?}").into()),
-            Run::TimedOut => return Err(format!("without a mutant: {tests:?} hangs").into()),
-        }
-    }
-    let mut survivor_count = 0;
+    let folder = root.join("target/mutants");
+    std::fs::create_dir_all(&folder)?;
+    let lock = File::create(folder.join("lock"))?;
+    lock.try_lock()
+        .map_err(|error| format!("{}: {error}", folder.display()))?;
+    let place = Place {
+        copy: folder.join("tree"),
+        build: folder.join("build"),
+        temp: folder.join("temp"),
+    };
+    mirror(root, &place.copy)?;
+    try_unchanged(&place, &list)?;
+    let mut alive_count = 0;
     for mutant in &list {
-        let verdict = try_mutant(root, &copy, mutant)?;
-        survivor_count += usize::from(verdict.is_none());
-        let verdict = verdict.unwrap_or_else(|| "SURVIVED: all tests passed".to_owned());
-        println!("mutant: {}: {verdict}", mutant.name);
+        let verdict = try_mutant(&place, mutant)?;
+        alive_count += usize::from(verdict.is_err());
+        let (Ok(text) | Err(text)) = verdict;
+        println!("mutant: {}: {text}", mutant.name);
     }
-    let killed_count = list.len() - survivor_count;
-    println!("mutants: {killed_count} killed, {survivor_count} survived");
-    Ok(ExitCode::from(u8::from(survivor_count > 0)))
+    let killed_count = list.len() - alive_count;
+    let seconds = start.elapsed().as_secs();
+    println!("mutants: {killed_count} killed, {alive_count} not, in {seconds} s");
+    Ok(ExitCode::from(u8::from(alive_count > 0)))
 }
 
-/// Applies one mutant to the copy, runs its tests and takes it back. `None`: it survived.
-fn try_mutant(root: &Path, copy: &Path, mutant: &Mutant) -> Result<Option<String>, Box<dyn Error>> {
-    let original = std::fs::read_to_string(root.join(&mutant.file))?;
-    let mutated = mutate(&original, mutant)?;
-    let path = copy.join(&mutant.file);
-    std::fs::write(&path, mutated)?;
-    let outcome = run(copy, &mutant.tests);
-    std::fs::write(&path, original)?;
-    Ok(
-        match outcome.map_err(|error| format!("{}: {error}", mutant.name))? {
-            Run::Passed(_) => None,
-            Run::TimedOut => Some("killed: the tests hung".to_owned()),
-            Run::Failed(names) => {
-                let first = names.first().map_or("", String::as_str);
-                Some(format!("killed by {}: {first}", names.len()))
+/// Proves that the tests of all these mutants pass without one, and that each filter is of a test.
+fn try_unchanged(place: &Place, list: &[&Mutant]) -> Result<(), Box<dyn Error>> {
+    let mut suites: Vec<_> = list.iter().map(|mutant| &mutant.suite).collect();
+    suites.sort();
+    suites.dedup();
+    for suite in suites {
+        let mutants = || list.iter().filter(|mutant| mutant.suite == *suite);
+        let is_whole = mutants().any(|mutant| mutant.filters.is_empty());
+        let mut filters: Vec<_> = mutants().flat_map(|mutant| &mutant.filters).collect();
+        filters.sort();
+        filters.dedup();
+        let asked: &[&String] = if is_whole { &[] } else { &filters };
+        let built = place.build(suite)?;
+        let names = match place.run(&built, asked)? {
+            Run::Passed(names) => names,
+            other => return Err(format!("without a mutant, {suite:?}: {other:?}").into()),
+        };
+        for filter in filters {
+            if !names.iter().any(|name| name.contains(filter.as_str())) {
+                return Err(format!("no test of {suite:?} matches {filter:?}").into());
             }
-        },
-    )
+        }
+    }
+    Ok(())
+}
+
+/// Applies one mutant to the copy, runs its tests and takes it back. An `Err` inside: it is not
+/// killed.
+fn try_mutant(place: &Place, mutant: &Mutant) -> Result<Result<String, String>, Box<dyn Error>> {
+    let path = place.copy.join(&mutant.file);
+    let original = std::fs::read_to_string(&path)?;
+    let mutated = mutate(&original, mutant)?;
+    std::fs::write(&path, mutated)?;
+    let filters: Vec<_> = mutant.filters.iter().collect();
+    let outcome = place
+        .build(&mutant.suite)
+        .map_err(|error| error.to_string());
+    let outcome = outcome.map(|built| place.run(&built, &filters));
+    std::fs::write(&path, original)?;
+    let run = match outcome {
+        Err(why) => return Ok(Err(why)),
+        Ok(run) => run?,
+    };
+    Ok(match run {
+        Run::Passed(_) => Err("SURVIVED: all tests passed".to_owned()),
+        Run::TimedOut => Ok("killed: the tests hung".to_owned()),
+        Run::Failed(name) => Ok(format!("killed by {name}")),
+    })
 }
 
 fn mutate(original: &str, mutant: &Mutant) -> Result<String, String> {
@@ -102,6 +154,21 @@ fn mutate(original: &str, mutant: &Mutant) -> Result<String, String> {
         ));
     }
     Ok(original.replace(&mutant.find, &mutant.replace))
+}
+
+fn read_lists(root: &Path) -> Result<Vec<Mutant>, Box<dyn Error>> {
+    let entries = std::fs::read_dir(root.join("xtask/mutants"))?;
+    let paths: Result<Vec<_>, _> = entries.map(|entry| entry.map(|e| e.path())).collect();
+    let mut paths = paths?;
+    paths.push(root.join("xtask/mutants.toml"));
+    paths.sort();
+    let mut list = Vec::new();
+    for path in paths {
+        let text = std::fs::read_to_string(&path)?;
+        let mutants = parse(&text).map_err(|error| format!("{}: {error}", path.display()))?;
+        list.extend(mutants);
+    }
+    Ok(list)
 }
 
 fn parse(text: &str) -> Result<Vec<Mutant>, Box<dyn Error>> {
@@ -121,16 +188,17 @@ fn parse_row(row: Option<&Table>) -> Result<Mutant, Box<dyn Error>> {
     }
     let text = |field: &str| row.get(field)?.as_str().map(str::to_owned);
     let needed = |field: &str| text(field).ok_or_else(|| format!("a mutant needs {field}"));
+    let filter = text("filter").unwrap_or_default();
     let mutant = Mutant {
         name: needed("name")?,
         file: needed("file")?,
         find: needed("find")?,
         replace: needed("replace")?,
-        tests: Tests {
+        suite: Suite {
             package: needed("package")?,
             binary: needed("tests")?,
-            filter: text("filter"),
         },
+        filters: filter.split_whitespace().map(str::to_owned).collect(),
     };
     if mutant.find == mutant.replace {
         return Err(format!("{}: nothing is replaced", mutant.name).into());
@@ -188,64 +256,102 @@ fn remove_others(
     Ok(())
 }
 
-/// Builds and runs tests of the copy. Errors when they do not compile.
-fn run(copy: &Path, tests: &Tests) -> Result<Run, Box<dyn Error>> {
-    let cargo = || {
+impl Place {
+    /// Builds tests of the copy. Errors when they do not compile.
+    fn build(&self, suite: &Suite) -> Result<Built, Box<dyn Error>> {
         let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         command
-            .current_dir(copy)
-            .env("CARGO_TARGET_DIR", copy.with_file_name("build"))
+            .current_dir(&self.copy)
+            .env("CARGO_TARGET_DIR", &self.build)
             .env("CARGO_TERM_COLOR", "never")
-            .args(["test", "--locked", "-p", &tests.package]);
-        match tests.binary.as_str() {
+            .env("CARGO_PROFILE_DEV_DEBUG", "0")
+            .args(["test", "--locked", "--quiet", "--no-run", "-p"])
+            .args([&suite.package, "--message-format=json-render-diagnostics"]);
+        match suite.binary.as_str() {
             "lib" => command.arg("--lib"),
             binary => command.args(["--test", binary]),
         };
-        command
-    };
-    let built = cargo().args(["--quiet", "--no-run"]).output()?;
-    if !built.status.success() {
-        let said = String::from_utf8_lossy(&built.stderr).into_owned();
-        return Err(format!("does not compile: {said}").into());
+        let built = command.output()?;
+        if !built.status.success() {
+            let said = String::from_utf8_lossy(&built.stderr).into_owned();
+            return Err(format!("does not compile: {said}").into());
+        }
+        let said = String::from_utf8(built.stdout)?;
+        let program = said.lines().find_map(test_program);
+        Ok(program.ok_or("cargo names no test program")?)
     }
-    let mut command = cargo();
-    command.args(tests.filter.as_deref().map(OsStr::new));
-    let mut child = command
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()?;
-    let mut output = child.stdout.take().ok_or("a piped output")?;
-    let reader = std::thread::spawn(move || {
-        let mut said = String::new();
-        output.read_to_string(&mut said).map(|_| said)
-    });
+
+    /// Runs tests until one fails.
+    fn run(&self, built: &Built, filters: &[&String]) -> Result<Run, Box<dyn Error>> {
+        // What a test leaves there that was stopped goes with the folder.
+        if self.temp.exists() {
+            std::fs::remove_dir_all(&self.temp)?;
+        }
+        std::fs::create_dir(&self.temp)?;
+        let mut child = Command::new(&built.program)
+            .current_dir(&built.folder)
+            .env("CARGO_MANIFEST_DIR", &built.folder)
+            .env("TMPDIR", &self.temp)
+            .args(filters)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()?;
+        let output = child.stdout.take().ok_or("a piped output")?;
+        let (sender, lines) = mpsc::channel();
+        std::thread::spawn(move || {
+            let lines = BufReader::new(output).lines().map_while(Result::ok);
+            for line in lines {
+                // Nobody listens any more once a test failed.
+                if sender.send(line).is_err() {
+                    break;
+                }
+            }
+        });
+        let run = watch(&mut child, &lines);
+        child.kill()?;
+        child.wait()?;
+        run
+    }
+}
+
+/// Follows tests to their end or to the first failure.
+fn watch(child: &mut Child, lines: &Receiver<String>) -> Result<Run, Box<dyn Error>> {
     let end = Instant::now() + LIMIT;
-    let status = loop {
-        if let Some(status) = child.try_wait()? {
-            break Some(status);
+    let mut passed = Vec::new();
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        let line = match lines.recv_timeout(left) {
+            Ok(line) => line,
+            Err(RecvTimeoutError::Timeout) => return Ok(Run::TimedOut),
+            Err(RecvTimeoutError::Disconnected) => break,
+        };
+        let Some(line) = line.strip_prefix("test ") else {
+            continue;
+        };
+        if let Some(name) = line.strip_suffix(" ... FAILED") {
+            return Ok(Run::Failed(name.to_owned()));
         }
-        if Instant::now() > end {
-            child.kill()?;
-            child.wait()?;
-            break None;
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    };
-    let Some(status) = status else {
-        return Ok(Run::TimedOut);
-    };
-    let said = reader.join().map_err(|_| "the reader panicked")??;
-    let failed = said.lines().filter_map(|line| {
-        let name = line.strip_prefix("test ")?.strip_suffix(" ... FAILED")?;
-        Some(name.to_owned())
-    });
-    let failed: Vec<String> = failed.collect();
-    match (status.success(), failed.is_empty()) {
-        (true, _) => Ok(Run::Passed(said.matches(" ... ok\n").count())),
-        (false, false) => Ok(Run::Failed(failed)),
-        // An abort names no test.
-        (false, true) => Ok(Run::Failed(vec![format!("the process: {status}")])),
+        passed.extend(line.strip_suffix(" ... ok").map(str::to_owned));
     }
+    let status = child.wait()?;
+    Ok(match status.success() {
+        true => Run::Passed(passed),
+        // An abort names no test.
+        false => Run::Failed(format!("the process: {status}")),
+    })
+}
+
+/// The test program that a message of cargo's tells of.
+fn test_program(message: &str) -> Option<Built> {
+    let message: Value = serde_json::from_str(message).ok()?;
+    message["profile"]["test"]
+        .as_bool()
+        .filter(|is_test| *is_test)?;
+    let manifest = Path::new(message["manifest_path"].as_str()?);
+    Some(Built {
+        program: message["executable"].as_str()?.into(),
+        folder: manifest.parent()?.to_owned(),
+    })
 }
 
 /// Longest that the tests of one mutant may take.
@@ -261,11 +367,11 @@ mod tests {
             file: "f".to_owned(),
             find: find.to_owned(),
             replace: "z".to_owned(),
-            tests: Tests {
+            suite: Suite {
                 package: "p".to_owned(),
                 binary: "lib".to_owned(),
-                filter: None,
             },
+            filters: Vec::new(),
         }
     }
 
@@ -280,14 +386,14 @@ mod tests {
 
     #[test]
     fn the_list_is_whole() {
-        let text = include_str!("../mutants.toml");
-        let list = parse(text).expect("because the list is well-formed");
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent();
+        let root = root.expect("because it has one");
+        let list = read_lists(root).expect("because all lists are well-formed");
         let mut names: Vec<_> = list.iter().map(|mutant| &mutant.name).collect();
         names.sort();
         assert!(names.windows(2).all(|pair| pair[0] != pair[1]), "{names:?}");
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent();
         for mutant in &list {
-            let path = root.expect("because it has one").join(&mutant.file);
+            let path = root.join(&mutant.file);
             let text = std::fs::read_to_string(path).expect("because the file is there");
             mutate(&text, mutant).expect("because the list follows the code");
         }
