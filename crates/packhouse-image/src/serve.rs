@@ -542,6 +542,8 @@ impl Serve {
         if let Some(refused) = room.refused {
             return Err(NotWritten::NoRoom(refused));
         }
+        let failures = room.failures.into_iter().map(ClaimProblem::Fs);
+        claimed.problems.extend(failures);
         let header = Header::new(
             self.geometry,
             self.head.clone(),
