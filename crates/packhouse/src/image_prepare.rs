@@ -45,7 +45,10 @@ pub(crate) fn prepare(args: &ImagePrepareArgs, lookup: Lookup<'_>) -> Result<Ans
     // Without it a signal ends the process at once, and what it was writing waits for the next gc.
     let _ = signal::catch_once();
     let bar = Bar::new();
-    let source = found.read(geometry.payload_bytes(), settings.threads, &bar)?;
+    // A full check packs into a second tile.
+    let tiles = if args.full { 2 } else { 1 };
+    let tile_bytes = tiles * geometry.payload_bytes();
+    let source = found.read(tile_bytes, settings.threads, &bar)?;
     let images = Images::open(
         Arc::new(RealFs),
         Arc::new(RealClock),

@@ -101,7 +101,7 @@ pub(crate) struct ImagePrepareArgs {
     /// Size that all images together may have, e.g. 20GiB [default: a fifth of the disk]
     #[arg(long, value_name = "BYTES", value_parser = byte_count)]
     pub(crate) max_bytes: Option<u64>,
-    /// Space that the disk keeps free [default: 1GiB]
+    /// Space that the disk keeps free [default: 10GiB]
     #[arg(long, value_name = "BYTES", value_parser = byte_count)]
     pub(crate) min_free: Option<u64>,
 }
@@ -198,5 +198,10 @@ mod tests {
         for wrong in ["", "30", "d", "-1d", "1.5d", "1w", "999999999999d", "1 d"] {
             assert!(age_ns(wrong).is_err(), "{wrong:?}");
         }
+    }
+
+    #[test]
+    fn the_default_in_the_help_is_the_librarys() {
+        assert_eq!(packhouse_image::MIN_FREE_BYTES, 10 << 30);
     }
 }

@@ -144,7 +144,7 @@ fn kills_at_any_time_leave_whole_tiles_and_the_last_run_has_them_all() {
 }
 
 #[test]
-fn an_interrupt_ends_it_cleanly_and_the_next_run_makes_the_rest() {
+fn an_interrupt_between_tiles_ends_it_cleanly_and_the_next_run_makes_the_rest() {
     let sandbox = Sandbox::new();
     write_model(&sandbox, 1);
     for signal in ["-INT", "-TERM"] {
