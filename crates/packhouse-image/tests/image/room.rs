@@ -2,8 +2,8 @@
 
 use crate::disk::{HOUR_NS, Image, V1, disk_with, geometry, images, temps};
 use packhouse_image::{Folder, NoRoom, Room, Settings, Wanted, Why, make_room};
-use packhouse_sim::SimFs;
-use packhouse_sys::fs::{Fs, LockKind};
+use packhouse_sim::{Fault, SimFs};
+use packhouse_sys::fs::{Fs, FsErrorKind, LockKind};
 use std::path::Path;
 
 /// Bytes of each of the images here.
@@ -262,6 +262,29 @@ fn what_is_older_than_allowed_goes_along() {
     };
     assert_eq!(gone.name, old[0].name().to_string());
     assert!(matches!(gone.why, Why::Age { unused_ns } if unused_ns >= 3 * HOUR_NS as u64));
+}
+
+#[test]
+fn a_removal_that_fails_is_told_and_is_no_room_only_when_it_was_needed() {
+    for is_needed in [false, true] {
+        let (sim, folder, old) = used_in_turn(1);
+        old[0].claim(&folder, &sim, "/models/one");
+        sim.clock().advance_ns(HOUR_NS);
+        let settings = Settings {
+            max_age_ns: Some(1),
+            ..settings(if is_needed { IMAGE_BYTES } else { 1 << 30 })
+        };
+        sim.restart_count();
+        let kind = FsErrorKind::Io;
+        sim.set_fault(Some(Fault::Error { at: 0, kind }));
+        let room = room(&sim, &folder, &settings, &Image::new(9, 0), ONE);
+        let texts: Vec<_> = room.failures.iter().map(ToString::to_string).collect();
+        let text = format!("remove {}: input/output error", old[0].path());
+        assert_eq!(texts, [text.clone()], "{is_needed}");
+        let refused = room.refused.map(|refused| refused.to_string());
+        assert_eq!(refused, is_needed.then_some(text));
+        assert_eq!((room.removed.len(), images(&sim).len()), (0, 1));
+    }
 }
 
 #[test]
