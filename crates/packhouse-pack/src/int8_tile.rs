@@ -242,3 +242,51 @@ const STREAM_BYTES: usize = 1 << 20;
 fn size(size: u64) -> usize {
     usize::try_from(size).expect("because tiles lie in memory")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use packhouse_layout::int8_tile::TileSizes;
+
+    #[test]
+    fn threads_that_do_not_start_are_not_missed() {
+        // No address space has room for such a stack.
+        let hopeless = || Builder::new().stack_size(1 << 62);
+        for order in [TileOrder::RowMajor, TileOrder::Blocked] {
+            let sizes = TileSizes {
+                kd: 64,
+                nd: 640,
+                kpad: 7,
+                t: 600,
+            };
+            let geometry = TileGeometry::new(order, sizes).expect("because the sizes fit");
+            let pack = |builder: fn() -> Builder, is_serial| {
+                let (mut codes, mut scales) = (vec![0x55; 64 * 640], vec![0.5; 640]);
+                let fill = |column: u64, values: &mut [f32]| {
+                    values[3] = column as f32;
+                    Ok::<(), Infallible>(())
+                };
+                let mut serial = fill;
+                let gather = if is_serial {
+                    Gather::Serial(&mut serial)
+                } else {
+                    Gather::Parallel(&fill)
+                };
+                let tile = Tile {
+                    geometry: &geometry,
+                    columns: 0..599,
+                    codes: &mut codes,
+                    scales: &mut scales,
+                };
+                let threads = NonZeroUsize::MIN.saturating_add(4);
+                let kernels = Packers::detect().tile_kernels();
+                let Ok(sum) = pack_on(kernels, tile, gather, threads, builder);
+                (codes, scales, sum)
+            };
+            let right = pack(Builder::new, false);
+            for is_serial in [false, true] {
+                assert!(pack(hopeless, is_serial) == right, "{order:?} {is_serial}");
+            }
+        }
+    }
+}

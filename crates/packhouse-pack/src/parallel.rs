@@ -7,8 +7,8 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-/// Packs the whole payload. Each thread has a range of its steps, one slice of each region, where the
-/// kernel does not share it out itself.
+/// Packs the whole payload. Each thread has a range of its steps, one slice of each region, where
+/// the kernel does not share it out itself.
 pub(crate) fn pack(
     admitted: &Admitted,
     bound: Bound,

@@ -3,7 +3,7 @@
 use crate::{admit, length};
 use packhouse_base::ggml_type::GgmlType;
 use packhouse_layout::{Admitted, Layout};
-use packhouse_pack::{Avx2, Avx512, Code, IsaLevel, KERNELS, Packers};
+use packhouse_pack::{Avx2, Avx512, Code, IsaLevel, KERNELS, KernelRow, Packers};
 use std::num::NonZeroUsize;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -66,29 +66,12 @@ fn each_kernel_asserts_its_lengths_and_ranges_before_it_writes() {
     let mut asserted_count = 0;
     let mut rows = 0;
     for row in KERNELS {
-        let admitted = match row.layout {
-            Layout::Q4_0JointN => ragged(),
-            Layout::Q4_0Reordered => admit(row.layout, "Q4_0", &[64, 5], &[]),
-            Layout::Q4_0Xe2DpasV2 => admit(row.layout, "Q4_0", &[64, 32], &[]),
-            Layout::GgmlCpuRepack => match row.type_name {
-                None => continue,
-                Some(name) => {
-                    let ty = GgmlType::from_name(name).expect("because kernels name known types");
-                    let [(_, unit_rows)] = row.parameters else {
-                        panic!("twins are by unit: {row:?}");
-                    };
-                    admit(
-                        row.layout,
-                        name,
-                        &[ty.block_elements() * 2, 3 * unit_rows],
-                        &[],
-                    )
-                }
-            },
-            Layout::Int8TileB8 | Layout::Int8TileRm if row.code.level() > IsaLevel::Scalar => {
-                admit(row.layout, "F32", &[70, 131], &[])
-            }
-            Layout::Identity | Layout::Int8TileB8 | Layout::Int8TileRm => continue,
+        if matches!(row.code, Code::HeadAvx2(_) | Code::HeadAvx512(_)) {
+            rows += usize::from(packs_heads(row, &mut asserted_count));
+            continue;
+        }
+        let Some(admitted) = tensor(row) else {
+            continue;
         };
         assert!(row.takes(&admitted), "{row:?}");
         rows += usize::from(row.code.level() > IsaLevel::Scalar);
@@ -96,18 +79,7 @@ fn each_kernel_asserts_its_lengths_and_ranges_before_it_writes() {
             let outcome = match row.code {
                 Code::Judge => continue,
                 Code::Avx2(_, None) | Code::Avx512(_, None) => panic!("{row:?}"),
-                Code::HeadAvx2(pack) => Avx2::detect().and_then(|token| {
-                    let one = NonZeroUsize::MIN;
-                    faulty_head(&admitted, fault, |source, target| {
-                        pack(token, &admitted, source, target, one);
-                    })
-                }),
-                Code::HeadAvx512(pack) => Avx512::detect().and_then(|token| {
-                    let one = NonZeroUsize::MIN;
-                    faulty_head(&admitted, fault, |source, target| {
-                        pack(token, &admitted, source, target, one);
-                    })
-                }),
+                Code::HeadAvx2(_) | Code::HeadAvx512(_) => panic!("{row:?}"),
                 Code::Avx2(pack, Some(unpack)) => Avx2::detect().map(|token| {
                     let pack = |call: &mut PackCall<'_>| {
                         let [first, second] = &mut call.targets;
@@ -183,31 +155,62 @@ struct UnpackCall<'a> {
     target: Vec<u8>,
 }
 
-/// Calls the packer of a head with one fault, if it can have it; twice tells whether it went
-/// through. A call that did not has written nothing.
-fn faulty_head(
-    admitted: &Admitted,
-    fault: Fault,
-    pack: impl Fn(&[u8], &mut [u8]),
-) -> Option<[bool; 2]> {
-    let (source, _) = buffers(admitted);
-    let (source_bytes, payload_bytes) = (admitted.source_bytes(), admitted.payload_bytes());
-    let (source_length, target_length) = match fault {
-        Fault::None => (length(source_bytes), length(payload_bytes)),
-        Fault::ShortInput => (length(source_bytes) - 1, length(payload_bytes)),
-        Fault::LongInput => (length(source_bytes) + 1, length(payload_bytes)),
-        Fault::ShortTarget => (length(source_bytes), length(payload_bytes) - 1),
-        Fault::LongTarget => (length(source_bytes), length(payload_bytes) + 1),
-        Fault::RangeBeyond => return None,
+/// A tensor for a kernel; `None` where the judge serves any.
+fn tensor(row: &KernelRow) -> Option<Admitted> {
+    let admitted = match row.layout {
+        Layout::Q4_0JointN => ragged(),
+        Layout::Q4_0Reordered => admit(row.layout, "Q4_0", &[64, 5], &[]),
+        Layout::Q4_0Xe2DpasV2 => admit(row.layout, "Q4_0", &[64, 32], &[]),
+        Layout::GgmlCpuRepack => {
+            let name = row.type_name?;
+            let ty = GgmlType::from_name(name).expect("because kernels name known types");
+            let [(_, unit_rows)] = row.parameters else {
+                panic!("twins are by unit: {row:?}");
+            };
+            let dims = [ty.block_elements() * 2, 3 * unit_rows];
+            admit(row.layout, name, &dims, &[])
+        }
+        Layout::Identity | Layout::Int8TileB8 | Layout::Int8TileRm => return None,
     };
-    let mut target = vec![0x77; target_length];
-    let call = || pack(&source[..source_length], &mut target);
-    let packed = catch_unwind(AssertUnwindSafe(call)).is_ok();
-    assert!(
-        packed || target.iter().all(|byte| *byte == 0x77),
-        "{fault:?}"
-    );
-    Some([packed; 2])
+    Some(admitted)
+}
+
+/// Calls a packer of heads with each fault that it can have; tells whether it is one. A call that
+/// did not go through has written nothing.
+fn packs_heads(row: &KernelRow, asserted_count: &mut usize) -> bool {
+    let admitted = admit(row.layout, "F32", &[70, 131], &[]);
+    assert!(row.takes(&admitted), "{row:?}");
+    let one = NonZeroUsize::MIN;
+    let call = |source: &[u8], target: &mut [u8]| match row.code {
+        Code::Judge | Code::Avx2(..) | Code::Avx512(..) => None,
+        Code::HeadAvx2(pack) => {
+            Avx2::detect().map(|token| pack(token, &admitted, source, target, one))
+        }
+        Code::HeadAvx512(pack) => {
+            Avx512::detect().map(|token| pack(token, &admitted, source, target, one))
+        }
+    };
+    let (source_bytes, payload_bytes) = (admitted.source_bytes(), admitted.payload_bytes());
+    let (source, payload) = (length(source_bytes), length(payload_bytes));
+    for (fault, source, target) in [
+        (Fault::None, source, payload),
+        (Fault::ShortInput, source - 1, payload),
+        (Fault::LongInput, source + 1, payload),
+        (Fault::ShortTarget, source, payload - 1),
+        (Fault::LongTarget, source, payload + 1),
+    ] {
+        let source = vec![1; source];
+        let mut target = vec![0x77; target];
+        let packed = catch_unwind(AssertUnwindSafe(|| call(&source, &mut target)));
+        if let Ok(None) = packed {
+            continue;
+        }
+        assert_eq!(packed.is_ok(), fault == Fault::None, "{fault:?} {row:?}");
+        let is_poison = target.iter().all(|byte| *byte == 0x77);
+        assert_eq!(is_poison, fault != Fault::None, "{fault:?} {row:?}");
+        *asserted_count += 1;
+    }
+    row.code.level() > IsaLevel::Scalar
 }
 
 /// Calls both kernels with one fault; tells whether they went through. A call that did not has

@@ -4,7 +4,9 @@
 
 mod differential;
 mod doors;
+mod int8_calls;
 mod int8_tile;
+mod int8_values;
 mod vectors;
 
 use packhouse_base::ggml_type::GgmlType;
