@@ -472,7 +472,9 @@ impl Serve {
         let scale_sum = sum.map_err(TileError::Gather)?;
         self.counters.tiles_packed += 1;
         let start_ns = self.now_ns();
-        let written = match self.write(tile, target, claimed) {
+        let written = self.write(tile, target, claimed);
+        self.counters.write_ns += self.now_ns().saturating_sub(start_ns);
+        let written = match written {
             Ok(bytes) => {
                 self.counters.tiles_written += 1;
                 self.counters.bytes_written += bytes;
@@ -484,7 +486,6 @@ impl Serve {
                 Written::No(why)
             }
         };
-        self.counters.write_ns += self.now_ns().saturating_sub(start_ns);
         Ok((Outcome::Packed { refused, written }, scale_sum))
     }
 
@@ -568,6 +569,7 @@ impl Serve {
             return;
         }
         self.owner_noted = true;
+        let start_ns = self.now_ns();
         let claimant = Claimant {
             owner: &self.owner,
             geometry: &self.geometry,
@@ -577,6 +579,7 @@ impl Serve {
         let claim = claim(folder, &*self.shared.fs, &*self.shared.clock, claimant);
         claimed.removed.extend(claim.removed);
         claimed.problems.extend(claim.problems);
+        self.counters.write_ns += self.now_ns().saturating_sub(start_ns);
     }
 }
 
