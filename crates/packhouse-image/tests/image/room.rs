@@ -280,7 +280,7 @@ fn a_removal_that_fails_is_told_and_is_no_room_only_when_it_was_needed() {
         let room = room(&sim, &folder, &settings, &Image::new(9, 0), ONE);
         let texts: Vec<_> = room.failures.iter().map(ToString::to_string).collect();
         let text = format!("remove {}: input/output error", old[0].path());
-        assert_eq!(texts, [text.clone()], "{is_needed}");
+        assert_eq!(texts, std::slice::from_ref(&text), "{is_needed}");
         let refused = room.refused.map(|refused| refused.to_string());
         assert_eq!(refused, is_needed.then_some(text));
         assert_eq!((room.removed.len(), images(&sim).len()), (0, 1));
