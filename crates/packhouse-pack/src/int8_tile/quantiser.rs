@@ -22,7 +22,7 @@ pub(crate) const fn scale_and_inverse(largest_bits: u32) -> (f32, f32) {
 }
 
 /// The largest code, as what values are scaled to.
-pub(crate) const CODE_MAX: f32 = 127.0;
+const CODE_MAX: f32 = 127.0;
 
 /// A column whose largest value is less than this counts as one whose largest value is 1.
 const LARGEST_MIN: f32 = 1e-12;

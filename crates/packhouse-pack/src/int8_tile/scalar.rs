@@ -1,9 +1,7 @@
 //! The kernels of every CPU: plain loops that compilers make vectors of, and words of eight codes.
 
 use crate::int8_tile::columns::{BAND_COLUMNS, CHUNK, CodeColumns, assert_room};
-use crate::int8_tile::quantiser::{
-    CODE_MAX, HALF, INFINITY_BITS, MAGNITUDE_BITS, scale_and_inverse,
-};
+use crate::int8_tile::quantiser::{HALF, INFINITY_BITS, MAGNITUDE_BITS, scale_and_inverse};
 use crate::kernels::TileKernels;
 
 /// The kernels of this level.
@@ -19,13 +17,29 @@ fn quantise(_: (), values: &[f32], codes: &mut [i8], distance: usize) -> f32 {
     let (scale, inverse) = scale_and_inverse(largest(values));
     for (values, codes) in values.chunks(CHUNK).zip(codes.chunks_mut(distance)) {
         for (value, code) in values.iter().zip(codes) {
-            let scaled = finite(*value) * inverse;
-            let rounded = scaled + HALF.copysign(scaled);
-            *code = rounded.clamp(-CODE_MAX, CODE_MAX) as i8;
+            *code = rounded(finite(*value) * inverse);
         }
     }
     scale
 }
+
+/// Rounds to a code. Magnitudes are at most 127 and a bit, so that nothing is left to be clamped.
+///
+/// Converting a value to an integer is slow where compilers must mind what no integer holds. So the
+/// whole part is had from the low bits of a sum with 1.5 * 2^23, which is one too many where the sum
+/// rounded up.
+fn rounded(scaled: f32) -> i8 {
+    let magnitude = scaled.abs() + HALF;
+    let sum = magnitude + WHOLE;
+    let whole = sum.to_bits().cast_signed() - WHOLE.to_bits().cast_signed();
+    let whole = whole - i32::from(sum - WHOLE > magnitude);
+    // All ones for negative values: the complement, and one more, is the negative.
+    let sign = scaled.to_bits().cast_signed() >> 31;
+    ((whole ^ sign) - sign) as i8
+}
+
+/// Values from here on to twice as much are whole numbers.
+const WHOLE: f32 = 12_582_912.0;
 
 /// The bits of the largest finite magnitude.
 fn largest(values: &[f32]) -> u32 {
