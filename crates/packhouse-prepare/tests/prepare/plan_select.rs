@@ -112,6 +112,17 @@ fn npu_head_takes_the_output_or_else_the_tied_embedding() {
             assert_eq!(told(&plan, &sharded, true).0, [taken]);
         }
     }
+    // What scales the head would be lost; what scales an embedding that is no head is not.
+    let scale = |name| (name, "F32", &[1][..]);
+    for (tensors, named) in [
+        (vec![embedding, output, scale("output.scale")], false),
+        (vec![embedding, scale("output.scale")], false),
+        (vec![embedding, scale("token_embd.scale")], false),
+        (vec![embedding, output, scale("token_embd.scale")], true),
+    ] {
+        let selected = select(&plan, &container(None, &made(&tensors)));
+        assert_eq!(selected.is_ok(), named, "{tensors:?}");
+    }
     let none = select(&plan, &container(None, &made(&[other])));
     let none = none.expect_err("because there is no head").to_string();
     let expected = "plan npu-head takes none of 1 tensors: a.weight: no rule names it";
