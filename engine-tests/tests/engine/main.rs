@@ -15,7 +15,6 @@ mod interrupted;
 mod memory;
 mod moved;
 mod npu_head;
-mod npu_head;
 mod options;
 mod places;
 mod prepared;
