@@ -42,7 +42,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Read and write, samples, the default cap, 1 GiB of free space kept, one thread, seed 0.
+    /// Read and write, samples, the default cap and free space, one thread, seed 0.
     pub const fn new() -> Self {
         Self {
             mode: Mode::ReadWrite,
