@@ -6,6 +6,7 @@ mod collect;
 mod disk;
 mod folder;
 mod header_bytes;
+mod mutants_gaps;
 mod owners;
 mod publish_crash;
 mod race;
