@@ -5,6 +5,7 @@ use crate::admit;
 use crate::vectors::VECTORS;
 use packhouse_layout::Layout;
 use packhouse_layout::ggml_cpu_repack::twin::Twin;
+use packhouse_layout::int8_tile::{CODE_BYTES_MAX, SIZE_MAX, TileGeometry, TileOrder, TileSizes};
 use serde_json::Value;
 
 const PAGE: &str = include_str!("../../../../docs/format/layouts.md");
@@ -90,6 +91,35 @@ fn the_page_has_the_first_blocks_of_a_golden_weight() {
         let row = format!("| {index} | `{hex}` | ");
         assert!(PAGE.contains(&row), "{row}");
     }
+}
+
+/// The places of the blocked order that the page shows, and the limits of sizes.
+#[test]
+fn the_page_has_the_places_and_limits_of_tiles() {
+    let sizes = TileSizes {
+        kd: 128,
+        nd: 256,
+        kpad: 128,
+        t: 256,
+    };
+    let geometry = TileGeometry::new(TileOrder::Blocked, sizes).expect("because the sizes fit");
+    let rows = PAGE
+        .lines()
+        .filter(|line| line.starts_with("| 128, 256 | ("));
+    let mut shown = 0;
+    for row in rows {
+        let words = row.split(|c: char| !c.is_ascii_digit());
+        let numbers: Vec<u64> = words.filter_map(|word| word.parse().ok()).collect();
+        let [128, 256, i, j, byte] = numbers[..] else {
+            panic!("five numbers: {row}");
+        };
+        assert_eq!(geometry.position(i, j), byte, "{row}");
+        shown += 1;
+    }
+    assert_eq!(shown, 7);
+    let of_size = format!("a size of 0 or above {SIZE_MAX};");
+    let of_codes = format!("more than {CODE_BYTES_MAX} codes in a tile");
+    assert!(PAGE.contains(&of_size) && PAGE.contains(&of_codes));
 }
 
 #[test]
