@@ -31,7 +31,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub(crate) fn prepare(args: &ImagePrepareArgs, lookup: Lookup<'_>) -> Result<Answer, Failure> {
     let began_ns = RealClock.steady_ns();
     let geometry = geometry(args)?;
-    let owner = owner(args)?;
     let mode = match Allowed::of(lookup) {
         Allowed::Nothing => return Err(image::off()),
         Allowed::Reading => Mode::ReadOnly,
@@ -41,6 +40,7 @@ pub(crate) fn prepare(args: &ImagePrepareArgs, lookup: Lookup<'_>) -> Result<Ans
     refuse_store(&folder, lookup)?;
     let found = Found::open(&args.model, args.tensor.as_deref())?;
     found.fits(&geometry)?;
+    let owner = owner(args, &found)?;
     let settings = settings(args, mode)?;
     // Without it a signal ends the process at once, and what it was writing waits for the next gc.
     let _ = signal::catch_once();
@@ -48,7 +48,7 @@ pub(crate) fn prepare(args: &ImagePrepareArgs, lookup: Lookup<'_>) -> Result<Ans
     // A full check packs into a second tile.
     let tiles = if args.full { 2 } else { 1 };
     let tile_bytes = tiles * geometry.payload_bytes();
-    let source = found.read(tile_bytes, settings.threads, &bar)?;
+    let source = found.read(tile_bytes, settings.threads, &bar, &|| again(args))?;
     let images = Images::open(
         Arc::new(RealFs),
         Arc::new(RealClock),
@@ -178,23 +178,14 @@ fn geometry(args: &ImagePrepareArgs) -> Result<TileGeometry, Failure> {
     })
 }
 
-/// Whose the images are: as given, else the model's path, absolute.
-fn owner(args: &ImagePrepareArgs) -> Result<Owner, Failure> {
-    let text = match &args.owner {
-        Some(text) => text.clone(),
-        None => {
-            let path = std::path::absolute(&args.model);
-            let path = path.unwrap_or_else(|_| args.model.clone());
-            path.to_string_lossy().into_owned()
-        }
-    };
+/// Whose the images are: as given, else the model's path.
+fn owner(args: &ImagePrepareArgs, found: &Found<'_>) -> Result<Owner, Failure> {
+    let text = args.owner.clone().unwrap_or_else(|| found.own_path());
     Owner::new(text).map_err(|error| {
-        Failure::usage(
-            "no owner",
-            args.owner.as_deref().unwrap_or("the model's path"),
-        )
-        .because(&error)
-        .hint("packhouse image prepare MODEL --owner TEXT")
+        let value = args.owner.as_deref().unwrap_or("the model's path");
+        Failure::usage("no owner", value)
+            .because(&error)
+            .hint("packhouse image prepare MODEL --owner TEXT")
     })
 }
 

@@ -73,12 +73,21 @@ impl<'a> Found<'a> {
             .hint(format!("packhouse inspect {} --tensors", quoted(self.path))))
     }
 
-    /// Reads and hashes the head, where memory holds it beside tiles of so many bytes.
+    /// The model's path, absolute; what names a descriptor, as /dev/stdin does, gives the file's.
+    pub(crate) fn own_path(&self) -> String {
+        let first = self.model.files().first();
+        let first = first.expect("because a model has a file");
+        first.path().to_string_lossy().into_owned()
+    }
+
+    /// Reads and hashes the head, where memory holds it beside tiles of so many bytes. `again` is
+    /// the command that goes on when a signal ends it.
     pub(crate) fn read(
         &self,
         tile_bytes: u64,
         threads: NonZeroUsize,
         bar: &Bar,
+        again: &dyn Fn() -> String,
     ) -> Result<Source, Failure> {
         let available_bytes = memory_bytes();
         let memory_bytes = available_bytes.checked_sub(tile_bytes).ok_or_else(|| {
@@ -92,7 +101,7 @@ impl<'a> Found<'a> {
         };
         bar.start("read", self.head.bytes());
         let read = self.head.read(&self.model, memory_bytes, watcher);
-        let bytes = read.map_err(|error| self.unread(&error))?;
+        let bytes = read.map_err(|error| self.unread(&error, again))?;
         let dtype = Dtype::new(self.head.ggml_type().name())
             .expect("because names of ggml's types are short");
         let (vocabulary, width) = (self.head.vocabulary(), self.head.width());
@@ -115,9 +124,8 @@ impl<'a> Found<'a> {
         })
     }
 
-    fn unread(&self, error: &ReadError) -> Failure {
+    fn unread(&self, error: &ReadError, again: &dyn Fn() -> String) -> Failure {
         let model = self.path.display();
-        let word = quoted(self.path);
         match error {
             ReadError::Model(error) => prepare::unusable(self.path, error),
             ReadError::Writer { path } => {
@@ -128,9 +136,9 @@ impl<'a> Found<'a> {
             ReadError::Memory { .. } => Failure::new("not enough memory for the head of", model)
                 .because(error)
                 .hint("free -h"),
-            ReadError::Cancelled { .. } => Failure::new("stopped", model)
-                .because(error)
-                .hint(format!("packhouse inspect {word}")),
+            ReadError::Cancelled { .. } => {
+                Failure::new("stopped", model).because(error).hint(again())
+            }
         }
     }
 }

@@ -170,7 +170,8 @@ fn compare_all(
     let geometries = images.iter().filter_map(|image| image.header());
     let tile_bytes = geometries.map(|header| 2 * header.payload_bytes());
     let bar = Bar::new();
-    let source = found.read(tile_bytes.max().unwrap_or(0), threads, &bar)?;
+    let again = || format!("packhouse image verify --model {}", quoted(model));
+    let source = found.read(tile_bytes.max().unwrap_or(0), threads, &bar, &again)?;
     let settings = Settings {
         mode: Mode::ReadOnly,
         check: Check::Full,

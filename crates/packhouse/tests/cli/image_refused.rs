@@ -389,6 +389,46 @@ fn more_memory_than_there_is_is_refused_with_figures() {
 }
 
 #[test]
+fn more_tiles_than_have_names_are_refused() {
+    let sandbox = Sandbox::new();
+    write_one(
+        &sandbox,
+        "model.gguf",
+        "output.weight",
+        "F16",
+        &[8, 100_001],
+    );
+    let words = ["image", "prepare", "model.gguf", "--kd", "8", "--t", "1"];
+    let errors = fails(&sandbox, &words, 2);
+    let first = "error: no such tiles of the head: kd 8, nd 1, kpad 8, t 1\ncause: vocabulary is \
+                 100001, expected 1 to 100000: ";
+    assert!(errors.starts_with(first), "{errors}");
+    assert!(images(&sandbox).is_empty());
+}
+
+/// Not being able to look is another answer than damage.
+#[test]
+fn a_tile_that_can_not_be_read_is_no_damage() {
+    let sandbox = Sandbox::new();
+    write_model(&sandbox, "F16", 1);
+    done(&sandbox, &WORDS);
+    let file = images(&sandbox).remove(1);
+    chmod(&file, 0o000);
+    if std::fs::File::open(&file).is_ok() {
+        println!("NOT EXERCISED: root reads what nobody may");
+        return;
+    }
+    let errors = fails(&sandbox, &["image", "verify"], 3);
+    assert!(
+        errors.starts_with("error: cannot read all of the images: "),
+        "{errors}"
+    );
+    assert!(errors.contains("permission denied"), "{errors}");
+    let kept = done(&sandbox, &["image", "gc"]);
+    assert_eq!(kept["unread"].as_array().unwrap().len(), 1, "{kept}");
+}
+
+#[test]
 fn hints_are_commands_that_a_shell_takes() {
     let sandbox = Sandbox::new();
     let tensors: [(&str, &str, &[u64]); 1] = [("output.weight", "F16", &[WIDTH, ROWS])];

@@ -108,6 +108,27 @@ fn sizes_that_are_left_out_are_those_of_the_tile() {
 }
 
 #[test]
+fn a_model_on_stdin_is_owned_by_its_own_path() {
+    let sandbox = Sandbox::new();
+    write_model(&sandbox, "F16", 1);
+    let words = [
+        "image",
+        "prepare",
+        "/dev/stdin",
+        "--kd",
+        "256",
+        "--t",
+        "250",
+        "--json",
+    ];
+    let (exit, said, errors) = run(&mut sandbox.shell("\"$0\" \"$@\" < model.gguf", &words));
+    assert_eq!(exit, 0, "{errors}");
+    let made: Value = serde_json::from_str(&said).expect("because it is JSON");
+    let model = sandbox.path("model.gguf").canonicalize().unwrap();
+    assert_eq!(made["owner"], model.display().to_string());
+}
+
+#[test]
 fn what_is_said_names_the_image_and_what_it_took() {
     let sandbox = Sandbox::new();
     write_model(&sandbox, "Q8_0", 1);
