@@ -46,10 +46,11 @@
      leans on its digest, the tensors that it was taken of, and what the callback gives, stay the
      same: the digest is taken at its word, and a change would be written into images.
    - Device buffers. An image's bytes are hashed in private memory and copied to codes and scales
-     from there: what is in the buffers is never trusted. A packed tile is read back once when its
-     image is written, and by PACKHOUSE_CHECK_FULL; where the device's memory is slow to read, give
-     the host's and copy. The buffers hold the tile when the call returned PACKHOUSE_OK. When it
-     refused the request they are untouched; after PACKHOUSE_TILE_COLUMN they are of no value.
+     from there: what is hashed is what is used. A hit reads no code back, and the scales once, for
+     their sum. A packed tile is read back once when its image is written, and any by
+     PACKHOUSE_CHECK_FULL; where the device's memory is slow to read, give the host's and copy. The
+     buffers hold the tile when the call returned PACKHOUSE_OK. When it refused the request they are
+     untouched; after PACKHOUSE_TILE_COLUMN they are of no value.
 
    Written from the library's source (cargo xtask docs); a test compares both. */
 
@@ -64,7 +65,7 @@ extern "C" {
 
 /* Most dims that an entry or contract can tell. */
 #define PACKHOUSE_DIMS_MAX 8
-/* Bytes of a SHA-256. */
+/* Bytes of a digest: SHA-256 of payloads and tensors, BLAKE3 of heads. */
 #define PACKHOUSE_DIGEST_BYTES 32
 /* Bytes of a refusal's text, its final NUL among them. */
 #define PACKHOUSE_TEXT_BYTES 496

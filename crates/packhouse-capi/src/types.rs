@@ -10,7 +10,7 @@ use std::ffi::{c_char, c_void};
 
 /// Most dims that an entry or contract can tell.
 pub const PACKHOUSE_DIMS_MAX: usize = 8;
-/// Bytes of a SHA-256.
+/// Bytes of a digest: SHA-256 of payloads and tensors, BLAKE3 of heads.
 pub const PACKHOUSE_DIGEST_BYTES: usize = 32;
 /// Bytes of a refusal's text, its final NUL among them.
 pub const PACKHOUSE_TEXT_BYTES: usize = 496;

@@ -328,10 +328,11 @@ const HEAD: &str = "\
      leans on its digest, the tensors that it was taken of, and what the callback gives, stay the
      same: the digest is taken at its word, and a change would be written into images.
    - Device buffers. An image's bytes are hashed in private memory and copied to codes and scales
-     from there: what is in the buffers is never trusted. A packed tile is read back once when its
-     image is written, and by PACKHOUSE_CHECK_FULL; where the device's memory is slow to read, give
-     the host's and copy. The buffers hold the tile when the call returned PACKHOUSE_OK. When it
-     refused the request they are untouched; after PACKHOUSE_TILE_COLUMN they are of no value.
+     from there: what is hashed is what is used. A hit reads no code back, and the scales once, for
+     their sum. A packed tile is read back once when its image is written, and any by
+     PACKHOUSE_CHECK_FULL; where the device's memory is slow to read, give the host's and copy. The
+     buffers hold the tile when the call returned PACKHOUSE_OK. When it refused the request they are
+     untouched; after PACKHOUSE_TILE_COLUMN they are of no value.
 
    Written from the library's source (cargo xtask docs); a test compares both. */
 ";
