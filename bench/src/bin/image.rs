@@ -1,15 +1,16 @@
 //! Head tiles: `image pack` measures the packer.
 //!
 //! `image pack [--rounds N] [--threads N,...] [--orders rm|b8,...] [--levels NAME,...]
-//! [--gathers copy|none,...] [--depth H] [--columns T] [--offset N] [--out DIR]`: one tile from f32
-//! columns in memory against memcpy, interleaved; the evidence file and its table.
+//! [--gathers copy|serial|none,...] [--depth H] [--columns T] [--offset N] [--out DIR]`: one tile
+//! from f32 columns in memory against memcpy, interleaved; the evidence file and its table.
 //!
 //! Per round each packer runs right after a memcpy on as many threads that reads and writes as many
 //! bytes in all: 4 H T read and H T written by the packer, so 2.5 H T copied. Only ratios within
 //! such a pair are compared. The source is whole, 448 MiB for the default tile, and so is not in
-//! the caches of any CPU of today when it comes round again. With the gather `none` no column is
-//! filled but for one value, which is what the packer costs without a source. The target begins
-//! `offset` bytes after the beginning of a cache line.
+//! the caches of any CPU of today when it comes round again. With the gather `serial` the calling
+//! thread alone copies columns; with `none` no column is filled but for one value, which is what
+//! the packer costs without a source. The target begins `offset` bytes after the beginning of a
+//! cache line.
 #![forbid(unsafe_code)]
 #![expect(
     clippy::disallowed_methods,
@@ -51,6 +52,8 @@ struct Arguments {
 enum Columns {
     /// From the source.
     Copied,
+    /// The same, on the calling thread only.
+    Serial,
     /// With one value.
     None,
 }
@@ -193,8 +196,10 @@ impl Leg {
             values[0] = column as f32;
             Ok::<(), Infallible>(())
         };
+        let mut serial = copy;
         let gather = match self.columns {
             Columns::Copied => Gather::Parallel(&copy),
+            Columns::Serial => Gather::Serial(&mut serial),
             Columns::None => Gather::Parallel(&none),
         };
         let all = 0..self.geometry.t();
@@ -278,6 +283,7 @@ fn render(legs: &[Leg]) -> String {
 const fn name(columns: Columns) -> &'static str {
     match columns {
         Columns::Copied => "copy",
+        Columns::Serial => "serial",
         Columns::None => "none",
     }
 }
@@ -288,7 +294,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, Box<dyn E
         threads: [1, 2].into_iter().filter_map(NonZeroUsize::new).collect(),
         orders: vec![TileOrder::RowMajor, TileOrder::Blocked],
         levels: IsaLevel::ALL.to_vec(),
-        gathers: vec![Columns::Copied, Columns::None],
+        gathers: vec![Columns::Copied, Columns::Serial, Columns::None],
         depth: 4096,
         columns: 28672,
         offset: 0,
@@ -314,7 +320,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, Box<dyn E
                 arguments.orders = orders.collect::<Result<_, _>>()?;
             }
             "--gathers" => {
-                let gathers = [Columns::Copied, Columns::None];
+                let gathers = [Columns::Copied, Columns::Serial, Columns::None];
                 let gathers = list.map(|word| {
                     let found = gathers.into_iter().find(|gather| name(*gather) == word);
                     found.ok_or_else(|| no("gather", word))

@@ -217,7 +217,8 @@ impl Split {
     fn of(geometry: &TileGeometry, column_count: usize, thread_count: NonZeroUsize) -> Self {
         let threads = thread_count.get();
         let even = column_count / threads.saturating_mul(STRIPS_PER_THREAD);
-        let even = even.next_multiple_of(64).clamp(64, STRIP_COLUMNS);
+        let fitting = (STRIP_CODES / size(geometry.kpad())).clamp(64, STRIP_COLUMNS) / 64 * 64;
+        let even = even.next_multiple_of(64).clamp(64, fitting);
         let strip_columns = match geometry.order() {
             TileOrder::RowMajor => even,
             TileOrder::Blocked => BAND_COLUMNS,
@@ -231,6 +232,9 @@ impl Split {
         }
     }
 }
+
+/// Codes of a strip, where 64 columns have no more.
+const STRIP_CODES: usize = 4 << 20;
 
 /// Strips for each thread, where there are columns enough.
 const STRIPS_PER_THREAD: usize = 4;

@@ -18,7 +18,7 @@ pub const CHUNK: usize = 64;
 /// - chunk `c` of column `j` has `CHUNK` codes, from `c * distance + j * CHUNK` on;
 /// - there are chunks for the depth rounded up to a multiple of 64, and what is beyond the depth is
 ///   0;
-/// - there are at least the columns of a band, and whole 64 columns.
+/// - there are whole 64 columns.
 #[derive(Debug)]
 pub struct CodeColumns {
     bytes: Vec<i8>,
@@ -29,13 +29,13 @@ pub struct CodeColumns {
 }
 
 impl CodeColumns {
-    /// Makes room for `count` columns of a depth, or more; all codes are 0.
+    /// Makes room for `count` columns of a depth, rounded up to a multiple of 64; all codes are 0.
     ///
     /// # Panics
     /// When there are more than `STRIP_COLUMNS`.
     pub fn new(depth: usize, count: usize) -> Self {
         assert!(count <= STRIP_COLUMNS, "{count} columns");
-        let count = count.max(BAND_COLUMNS).next_multiple_of(64);
+        let count = count.next_multiple_of(64);
         // One line more than there are columns: the chunks of a column would share few sets of a
         // cache if they lay a power of two apart.
         let distance = (count + 1) * CHUNK;
@@ -91,11 +91,12 @@ impl CodeColumns {
         }
     }
 
-    /// Asserts that a band is as long as one of these columns.
+    /// Asserts that a band is as long as one of these columns, of which there are enough.
     ///
     /// # Panics
-    /// When it is not.
+    /// When it is not, or there are not.
     pub fn assert_band(&self, band: &[i8]) {
+        assert!(self.count >= BAND_COLUMNS, "columns of a band");
         let rows = self.depth.next_multiple_of(CHUNK);
         assert_eq!(band.len(), rows * BAND_COLUMNS, "band");
     }

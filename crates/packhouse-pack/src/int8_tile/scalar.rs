@@ -26,8 +26,8 @@ fn quantise(_: (), values: &[f32], codes: &mut [i8], distance: usize) -> f32 {
 /// Rounds to a code. Magnitudes are at most 127 and a bit, so that nothing is left to be clamped.
 ///
 /// Converting a value to an integer is slow where compilers must mind what no integer holds. So
-/// the whole part is had from the low bits of a sum with 1.5 * 2^23, which is one too many where the
-/// sum rounded up.
+/// the whole part is had from the low bits of a sum with 1.5 * 2^23, which is one too many where
+/// the sum rounded up.
 fn rounded(scaled: f32) -> i8 {
     let magnitude = scaled.abs() + HALF;
     let sum = magnitude + WHOLE;

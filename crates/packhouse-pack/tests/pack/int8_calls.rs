@@ -227,7 +227,7 @@ fn doors<Token: Copy>(token: Token, kernels: &TileKernels<Token>) -> usize {
         assert!(fits || codes.iter().all(|code| *code == 0x55), "{name}");
     }
     let columns = CodeColumns::new(65, 70);
-    assert_eq!((columns.count(), columns.depth()), (BAND_COLUMNS, 65));
+    assert_eq!((columns.count(), columns.depth()), (128, 65));
     for (row_count, columns_of_row, last, fits) in [
         (65, 128, 128, true),
         (65, 0, 0, true),
@@ -245,7 +245,13 @@ fn doors<Token: Copy>(token: Token, kernels: &TileKernels<Token>) -> usize {
         assert_eq!(catch_unwind(AssertUnwindSafe(call)).is_ok(), fits, "{name}");
     }
     let band = 2 * CHUNK * BAND_COLUMNS;
-    for (bytes, fits) in [(band, true), (band - 1, false), (band + 1, false)] {
+    for (bytes, count, fits) in [
+        (band, 128, true),
+        (band - 1, 128, false),
+        (band + 1, 128, false),
+        (band, 64, false),
+    ] {
+        let columns = CodeColumns::new(65, count);
         let mut band = vec![0x55; bytes];
         let call = || (kernels.blocked)(token, &columns, &mut band, true);
         assert_eq!(

@@ -272,20 +272,20 @@ fn turned_16(from: [__m512i; 16]) -> [__m512i; 16] {
 fn blocked(_: Avx512, columns: &CodeColumns, band: &mut [i8], streamed: bool) {
     columns.assert_band(band);
     let streamed = streamed && band.as_ptr().addr().is_multiple_of(LINE_BYTES);
-    // SAFETY: the token proves the features; the band's length was asserted, and its alignment is
-    // known.
+    // SAFETY: the token proves the features; `assert_band` asserted the band's length and that
+    // there are its columns, and its alignment is known.
     unsafe { put_band(columns, band, streamed) }
 }
 
 /// # Safety
-/// The CPU has the features; the band is as long as one of these columns, and begins at a line if
-/// it is streamed.
+/// The CPU has the features; the band is as long as one of these columns, of which there are
+/// enough, and begins at a line if it is streamed.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
 unsafe fn put_band(columns: &CodeColumns, band: &mut [i8], streamed: bool) {
     let chunks = columns.bytes().chunks_exact(columns.distance());
     for (blocks, chunk) in band.chunks_exact_mut(CHUNK * BAND_COLUMNS).zip(chunks) {
         for column in (0..BAND_COLUMNS).step_by(8) {
-            // SAFETY: `CodeColumns` has the columns of a band, and 64 codes of each in a chunk;
+            // SAFETY: there are the columns of a band, and 64 codes of each in a chunk;
             // eight rows of microtiles are `8 * BAND_COLUMNS` codes each, a microtile 64.
             unsafe {
                 let microtiles = microtiles(chunk.as_ptr().add(column * CHUNK));
