@@ -1,19 +1,28 @@
-//! Each test that `docs/threats.md` names exists.
+//! Each test that `docs/threats.md` names exists, and each of a table of what was asked.
 
 use crate::tree::Tree;
 
-const THREATS: &str = "docs/threats.md";
+/// The tables, and how the heads of those begin whose rows need a test.
+const TABLES: [(&str, &str); 2] = [
+    ("docs/threats.md", "| failure"),
+    ("docs/design/head-image.md", "| asked"),
+];
 
-/// Finds rows of `docs/threats.md` without a test, and test names that are no function of their
-/// crate.
+/// Finds rows of the tables without a test or a written reason, and test names that are no function
+/// of their crate.
 pub(crate) fn tests_exist(tree: &Tree) -> Vec<String> {
-    let Some(text) = tree.text_of(THREATS) else {
-        return vec![format!("{THREATS} is missing")];
+    let findings = TABLES.iter().map(|table| table_findings(tree, table));
+    findings.flatten().collect()
+}
+
+fn table_findings(tree: &Tree, (path, head): &(&str, &str)) -> Vec<String> {
+    let Some(text) = tree.text_of(path) else {
+        return vec![format!("{path} is missing")];
     };
     let mut findings = Vec::new();
     for (index, line) in text.lines().enumerate() {
-        let place = format!("{THREATS}:{}", index + 1);
-        let is_row = line.starts_with("| ") && !line.starts_with("| failure");
+        let place = format!("{path}:{}", index + 1);
+        let is_row = line.starts_with("| ") && !line.starts_with(head);
         let mut named_count = 0;
         for (member, test) in line
             .split('`')
@@ -34,7 +43,8 @@ pub(crate) fn tests_exist(tree: &Tree) -> Vec<String> {
                 findings.push(format!("{place}: {} has no test {test}", member.name));
             }
         }
-        if is_row && named_count == 0 {
+        let has_reason = *path != TABLES[0].0 && line.contains("| reason: ");
+        if is_row && named_count == 0 && !has_reason {
             findings.push(format!("{place}: a failure without a test"));
         }
     }
@@ -54,13 +64,28 @@ mod tests {
         );
         let count = |row: &str| {
             let text = format!("| failure | answer | test |\n|---|---|---|\n{row}\n");
-            let files = [("docs/threats.md", text.as_str()), source];
+            let files = [
+                ("docs/threats.md", text.as_str()),
+                ("docs/design/head-image.md", ""),
+                source,
+            ];
             tests_exist(&tree(&files, vec![member("packhouse-store", &[])])).len()
         };
         assert_eq!(count("| a | b | `packhouse-store::a_flip_is_refused` |"), 0);
         assert_eq!(count("| a | b | `packhouse-store::a_flip_is_kept` |"), 1);
         assert_eq!(count("| a | b | later |"), 1);
         assert_eq!(count("| a | b | `elsewhere::a_flip_is_refused` |"), 1);
-        assert_eq!(tests_exist(&tree(&[], Vec::new())).len(), 1);
+        assert_eq!(count("| a | b | reason: none |"), 1);
+        assert_eq!(tests_exist(&tree(&[], Vec::new())).len(), 2);
+        let asked = |row: &str| {
+            let text = format!("| asked | answer | test |\n|---|---|---|\n{row}\n");
+            let files = [
+                ("docs/threats.md", ""),
+                ("docs/design/head-image.md", &text),
+            ];
+            tests_exist(&tree(&files, Vec::new())).len()
+        };
+        assert_eq!(asked("| a | b | reason: nothing to test |"), 0);
+        assert_eq!(asked("| a | b | |"), 1);
     }
 }
