@@ -8,6 +8,7 @@ pub mod plan;
 pub mod prepare;
 pub mod proof;
 pub mod repair;
+mod rounded;
 
 pub mod beside;
 pub mod bundle;

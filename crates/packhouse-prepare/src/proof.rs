@@ -64,6 +64,12 @@ pub enum Wrong {
         /// The first byte that can't be.
         at: u64,
     },
+    /// Its source, packed again, is other bytes.
+    #[error("payload is not what its source packs to: byte {at} is another one when packed again")]
+    Packed {
+        /// The first byte that differs.
+        at: u64,
+    },
     /// Its source is right, and bytes that hold nothing of it are not.
     #[error("payload is not what its source packs to: byte {at} is padding and differs")]
     Padding {
@@ -235,6 +241,25 @@ pub struct Proofs {
 }
 
 impl Proofs {
+    /// Whether packs of layouts that round are among those that nobody can judge: packing them
+    /// again could.
+    pub fn has_rounded(&self) -> bool {
+        let is_rounded = |why: &NoInverse| matches!(why, NoInverse::NotInvertible(_));
+        self.unproven_why.iter().any(is_rounded)
+    }
+
+    /// One that nobody could judge was packed again and is judged: proven, or wrong.
+    pub(crate) fn judged(&mut self, is_proven: bool) {
+        self.unproven_count = self.unproven_count.saturating_sub(1);
+        self.proven_count += u64::from(is_proven);
+    }
+
+    /// All that round were judged: that they have no inverse is no reason any more.
+    pub(crate) fn forget_rounded(&mut self) {
+        let is_rounded = |why: &NoInverse| matches!(why, NoInverse::NotInvertible(_));
+        self.unproven_why.retain(|why| !is_rounded(why));
+    }
+
     /// Counts one more; answers what is wrong with it.
     pub(crate) fn count(&mut self, proof: Proof) -> Option<Wrong> {
         match proof {

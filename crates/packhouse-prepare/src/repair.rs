@@ -6,7 +6,8 @@
 //! bad slots are made again from the model, and the set's files are published anew.
 //!
 //! Invariants:
-//! - what is good is neither read from the model nor written;
+//! - what is good is neither read from the model nor written; a pack whose layout rounds is known
+//!   to be good only when it is packed again, which is done when asked (`Diagnosis::pack_again`);
 //! - a pack made again has the key that the set names, or the slot stays unhealed: another model or
 //!   packer never enters a set;
 //! - where manifest and record name different objects, or an intact one that is not what its source
@@ -21,6 +22,7 @@ use crate::prepare::{
     make_packs, prepare,
 };
 use crate::proof::{Proofs, prove_set};
+use crate::rounded::{self, Again};
 use packhouse_base::digest::{Digest, PackKey, SetKey};
 use packhouse_base::identity::{SetEntry, set_key};
 use packhouse_base::{Blame, canonical};
@@ -37,6 +39,7 @@ use packhouse_store::verify::{
     Depth, SetProblem, SetVerification, TensorProblem, TensorVerification,
 };
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 
 /// What is wrong with a set, before anything was done about it.
@@ -171,6 +174,52 @@ impl Diagnosis {
     /// What proving its packs came to.
     pub fn proofs(&self) -> &Proofs {
         &self.proofs
+    }
+
+    /// Packs again what no inverse proves, because its layout rounds, and compares every byte. A
+    /// pack of other weights or of another packer than these stays unproven.
+    ///
+    /// # Errors
+    /// When the model can't be read.
+    pub fn pack_again(
+        &mut self,
+        store: &Store,
+        model: &Model,
+        order: &Order,
+    ) -> Result<(), ModelError> {
+        let mut known: BTreeMap<PackKey, Option<TensorProblem>> = BTreeMap::new();
+        let mut is_left = false;
+        let good = self.found.tensors.iter_mut();
+        for tensor in good.filter(|tensor| tensor.problem.is_none()) {
+            let entry = &tensor.entry;
+            if let Some(problem) = known.get(&entry.pack) {
+                tensor.problem.clone_from(problem);
+                continue;
+            }
+            if !rounded::is_rounded(store, entry) {
+                continue;
+            }
+            let fits = |item: &&Item| (item.slot, &item.tensor) == (entry.slot, &entry.tensor);
+            let problem = match order.items.iter().find(fits) {
+                Some(item) => rounded::compare(store, entry, model, item)?,
+                None => Again::Other,
+            };
+            let problem = match problem {
+                Again::Equal => None,
+                Again::Differs(problem) => Some(problem),
+                Again::Other => {
+                    is_left = true;
+                    continue;
+                }
+            };
+            self.proofs.judged(problem.is_none());
+            known.insert(entry.pack, problem.clone());
+            tensor.problem = problem;
+        }
+        if !is_left {
+            self.proofs.forget_rounded();
+        }
+        Ok(())
     }
 
     /// The plan's name and digest; `None` where the manifest can't be read.

@@ -218,7 +218,8 @@ pub(crate) struct PrepareArgs {
 pub(crate) struct RepairArgs {
     /// Set key, 8 or more hex digits; may be left out when there is one set
     pub(crate) set: Option<String>,
-    /// The model that the set was made of [default: where it was used last]
+    /// The model that the set was made of; where named, what rounds is packed again and compared
+    /// [default: where it was used last]
     #[arg(long)]
     pub(crate) model: Option<PathBuf>,
     /// The plan that the set was made under, where that is no built-in one

@@ -35,11 +35,17 @@ pub(crate) fn repair(args: &RepairArgs, lookup: Lookup<'_>) -> Result<Answer, Fa
     // Without it a signal ends the process at once, which a store bears too.
     let _ = signal::catch_once();
     let bar = Bar::new();
-    let diagnosis = examine(store, set, &Packers::detect(), options.threads, &bar);
-    let source = match diagnosis.needs_model() {
+    let mut diagnosis = examine(store, set, &Packers::detect(), options.threads, &bar);
+    // Reading the model takes long, and is done for what is good only by who names it.
+    let packs_again = args.model.is_some() && diagnosis.proofs().has_rounded();
+    let source = match packs_again || diagnosis.needs_model() {
         true => Some(source(args, store, set, &diagnosis, lookup)?),
         false => None,
     };
+    if let Some((path, model, order)) = source.as_ref().filter(|_| packs_again) {
+        let compared = diagnosis.pack_again(store, model, order);
+        compared.map_err(|error| failure(set, Some(path), &error.into()))?;
+    }
     let borrowed = source.as_ref().map(|(_, model, order)| (model, order));
     let cancel = signal::was_caught;
     let healed = heal(store, &diagnosis, borrowed, &options, &bar, &cancel);

@@ -143,3 +143,43 @@ fn a_bundle_of_a_head_is_imported_and_says_that_nothing_proves_it() {
     let said = run(&sandbox, &["export", "--format", "xe2-m6-v2", "packs"], 3);
     assert!(said.contains("int8-tile-b8-v1"), "{said}");
 }
+
+/// A code that some head may have is seen by who packs the model again, and by nobody else.
+#[test]
+fn who_names_the_model_has_a_rounded_head_packed_again() {
+    let (sandbox, _) = prepared(&[EMBEDDING, NORM]);
+    run(&sandbox, &["export", "--bundle", "good.tar"], 0);
+    let named = ["repair", "--model", "model.gguf"];
+    let said = run(&sandbox, &named, 0);
+    assert!(
+        !said.contains("not proven") && !said.contains("healed"),
+        "{said}"
+    );
+    let json = run(&sandbox, &[&named[..], &["--json"]].concat(), 0);
+    let json: Value = serde_json::from_str(&json).expect("because it is one document");
+    let expected = serde_json::json!({
+        "proven_count": 1, "unproven_count": 0, "unproven_why": [],
+    });
+    assert_eq!(json["proofs"], expected);
+    // A code of column 0 that is not its largest moves by one.
+    forge_payload(&sandbox, EMBEDDING.0, |payload| {
+        let small = (0..64).map(|row| row / 8 * 1024 + row % 8 * 8);
+        let small = small.filter(|at| payload[*at].cast_signed().unsigned_abs() < 100);
+        let at = small.min().expect("because weights differ");
+        payload[at] = payload[at].wrapping_add(1);
+    });
+    let said = run(&sandbox, &["verify", "--prove"], 0);
+    assert!(said.ends_with(NOT_PROVEN), "{said}");
+    run(&sandbox, &["repair"], 0);
+    let said = run(&sandbox, &named, 0);
+    let why = "payload is not what its source packs to: byte ";
+    assert!(said.contains("1 healed") && said.contains(why), "{said}");
+    assert!(said.contains(" is another one when packed again"), "{said}");
+    run(&sandbox, &["export", "--bundle", "again.tar"], 0);
+    let read = |name| std::fs::read(sandbox.path(name)).unwrap();
+    assert!(read("again.tar") == read("good.tar"));
+    // Other weights judge nothing.
+    model::write_seeded(&sandbox.path("other.gguf"), &[EMBEDDING, NORM], 6);
+    let said = run(&sandbox, &["repair", "--model", "other.gguf"], 0);
+    assert!(said.ends_with(NOT_PROVEN), "{said}");
+}
