@@ -122,7 +122,7 @@ fn text(folder: &Folder, found: &Inventory, images: &[Image<'_>], now_ns: i64) -
     for temp in &found.temps {
         let bytes = units::bytes(temp.bytes);
         let whose = match temp.is_young {
-            true => "being written, or left by a process that died within the hour",
+            true => "being written",
             false => "left by a process that died",
         };
         text += &format!("unfinished: {} ({bytes}), {whose}\n", temp.name);

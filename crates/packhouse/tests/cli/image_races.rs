@@ -122,23 +122,15 @@ fn kills_at_any_time_leave_whole_tiles_and_the_last_run_has_them_all() {
     );
     assert_eq!(last["refused"], json!([]));
     must_be_sound(&sandbox, TILES);
-    // What dead writers left is theirs for an hour, then anybody's to remove.
-    let left = temps(&sandbox);
-    done(&sandbox, &["image", "gc"]);
-    assert_eq!(temps(&sandbox), left);
-    for path in &left {
-        let then = SystemTime::now() - Duration::from_secs(2 * 3600);
+    // What a dead writer left goes, once it is too old to be one that has not locked it yet.
+    for path in temps(&sandbox) {
+        let then = SystemTime::now() - Duration::from_secs(120);
         std::fs::File::open(path)
             .unwrap()
             .set_modified(then)
             .unwrap();
     }
-    let gone = done(&sandbox, &["image", "gc"]);
-    assert_eq!(
-        gone["removed"].as_array().unwrap().len(),
-        left.len(),
-        "{gone}"
-    );
+    done(&sandbox, &["image", "gc"]);
     must_be_tidy(&folder(&sandbox));
     assert_eq!(images(&sandbox).len(), TILES);
 }
