@@ -2,7 +2,8 @@
 //!
 //! Invariants:
 //! - the choice is made before the first removal, so a dry run tells the same list;
-//! - temporary files younger than an hour stay, and so do the images of a key that has one;
+//! - temporary files that have a writer stay, and so do the images of a key that has one, unless
+//!   somebody asks by name for these to go;
 //! - what is none of ours by its name stays and is told, whatever it is; a file of an image's name
 //!   that no serve can use goes, whichever format it was written in;
 //! - what the system would not let be read stays and is told.
@@ -13,7 +14,7 @@ use crate::folder::Folder;
 use crate::lock::{LOCK_WAIT_NS, lock};
 use crate::removed::{Removal, Why};
 use crate::stem::KeyStem;
-use crate::survey::{KeyFound, Stray, Survey, age_ns};
+use crate::survey::{DAY_NS, KeyFound, Stray, Survey, age_ns};
 use crate::sweep::{Doomed, stale_temps, sweep};
 use crate::verify::{ImageFault, judge_header};
 use packhouse_base::Blame;
@@ -78,8 +79,10 @@ pub enum CollectError {
         keys: Vec<String>,
     },
     /// Another process held the lock for all of the time.
-    #[error("another process held the lock of the folder for {} ms", timeout_ns / 1_000_000)]
+    #[error("another process held the lock of {folder} for {} ms", timeout_ns / 1_000_000)]
     Busy {
+        /// The folder.
+        folder: String,
         /// How long was waited.
         timeout_ns: u64,
     },
@@ -99,8 +102,8 @@ impl CollectError {
     }
 }
 
-/// Removes what is stale, damaged, too old or too much, in this order, or only says what. Of too
-/// much, the least recently used keys go.
+/// Removes what is stale, damaged, abandoned, too old or too much, in this order, or only says
+/// what. Of too much, the least recently used keys go.
 ///
 /// # Errors
 /// When the lock is not had or the folder can't be listed; nothing was removed then.
@@ -112,12 +115,13 @@ pub fn collect(
 ) -> Result<Collected, CollectError> {
     locked(folder, clock, dry_run, || {
         let now_ns = clock.wall_ns();
-        let survey = Survey::take(folder)?;
+        let survey = Survey::take(folder, now_ns)?;
         let mut choice = Choice::new(&survey, now_ns);
         choice.leftovers(folder);
+        choice.abandoned();
         choice.old(limits.max_age_ns);
         choice.too_much(limits.max_bytes);
-        choice.orphans(limits.max_age_ns);
+        choice.orphans(limits.max_age_ns.unwrap_or(u64::MAX).min(ORPHAN_NS));
         let (held_bytes, kept_bytes) = (survey.held_bytes(), choice.kept_bytes);
         let over_bytes = limits
             .max_bytes
@@ -145,7 +149,8 @@ pub fn remove(
     dry_run: bool,
 ) -> Result<Removal, CollectError> {
     locked(folder, clock, dry_run, || {
-        let survey = Survey::take(folder)?;
+        let now_ns = clock.wall_ns();
+        let survey = Survey::take(folder, now_ns)?;
         let stem = match selection {
             Selection::Key(prefix) => Some(meant(&survey, prefix)?),
             Selection::All => None,
@@ -161,7 +166,7 @@ pub fn remove(
             Err(_) => stem.is_none(),
         });
         doomed.extend(records.map(|found| Doomed::record(found, Why::Asked)));
-        doomed.extend(stale_temps(&survey, clock.wall_ns()));
+        doomed.extend(stale_temps(&survey, now_ns));
         Ok(sweep(folder, &doomed, dry_run))
     })
 }
@@ -177,6 +182,7 @@ fn locked<T>(
         return work();
     }
     let _guard = lock(folder, clock)?.ok_or(CollectError::Busy {
+        folder: folder.path().display().to_string(),
         timeout_ns: LOCK_WAIT_NS,
     })?;
     work()
@@ -217,6 +223,9 @@ fn meant(survey: &Survey, prefix: &str) -> Result<KeyStem, CollectError> {
 
 const PREFIX_MIN: usize = 8;
 const PREFIX_MAX: usize = 32;
+
+/// A record whose key has no file is of no use to anybody after 30 days.
+const ORPHAN_NS: u64 = 30 * DAY_NS;
 
 /// What goes, chosen step by step; each step sees what the ones before it left.
 struct Choice<'s> {
@@ -274,6 +283,20 @@ impl<'s> Choice<'s> {
         }
     }
 
+    /// Keys that no record names. Where a record can't be read, nobody can say which those are.
+    fn abandoned(&mut self) {
+        if !self.survey.is_clear() {
+            return;
+        }
+        for stem in self.by_last_use() {
+            let key = &self.keys[&stem];
+            if key.is_abandoned(self.now_ns) {
+                let unused_ns = key.unused_ns(self.now_ns);
+                self.doom_key(&stem, &Why::Abandoned { unused_ns });
+            }
+        }
+    }
+
     fn old(&mut self, max_age_ns: Option<u64>) {
         let Some(max_age_ns) = max_age_ns else { return };
         for stem in self.by_last_use() {
@@ -295,8 +318,7 @@ impl<'s> Choice<'s> {
     }
 
     /// Records of keys that have no file left, when they are old.
-    fn orphans(&mut self, max_age_ns: Option<u64>) {
-        let Some(max_age_ns) = max_age_ns else { return };
+    fn orphans(&mut self, max_age_ns: u64) {
         for found in &self.survey.records {
             let Ok(record) = &found.record else { continue };
             let is_old = age_ns(&found.stat, self.now_ns) > max_age_ns;

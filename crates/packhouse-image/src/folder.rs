@@ -1,7 +1,8 @@
 //! The folder of images: opened component by component, and this user's alone.
 //!
 //! Invariants:
-//! - every component of the path may be changed by trusted owners only, by the store's rules;
+//! - every component of the path may be changed by trusted owners only, by the store's rules; what
+//!   is below the root is opened from the root's descriptor, and no symlink;
 //!   the root, `v1` and `v1/owners` belong to the effective user;
 //! - an image is read through a descriptor whose kind, owner and mode were judged.
 //!
@@ -12,7 +13,7 @@ use crate::key::ImageName;
 use crate::publish::write_small;
 use crate::refusal::{Refusal, RefusalWhy};
 use packhouse_base::Blame;
-use packhouse_store::folders::{Links, MakeModes, walk};
+use packhouse_store::folders::{Links, MakeModes, open_or_make, walk};
 use packhouse_store::root::{OpenError, Owners, TAG};
 use packhouse_sys::fs::{Dir, File, Fs, FsError, FsErrorKind};
 use packhouse_sys::stat::{FileKind, Stat};
@@ -69,10 +70,10 @@ impl Folder {
         let Some((parent, top)) = walk_own(fs, root, make)? else {
             return Ok(None);
         };
-        let Some((_, images)) = walk_own(fs, &root.join(VERSION_DIR), make)? else {
+        let Some(images) = open_below(fs, &top, VERSION_DIR, make)? else {
             return Ok(None);
         };
-        let owners = walk_own(fs, &root.join(VERSION_DIR).join(OWNERS_DIR), make)?;
+        let owners = open_below(fs, &images, OWNERS_DIR, make)?;
         if make {
             tag(fs, &top);
         }
@@ -80,7 +81,7 @@ impl Folder {
             parent,
             root: top,
             images,
-            owners: owners.map(|(_, owners)| owners),
+            owners,
             uid: fs.effective_uid(),
             anchored: AtomicBool::new(false),
         }))
@@ -128,7 +129,13 @@ impl Folder {
                 let actual = FileKind::Symlink;
                 return Err(RefusalWhy::NotRegular { actual });
             }
-            Err(error) => return Err(RefusalWhy::Unreadable(error)),
+            // What can't be opened at all, as a socket, is no file of ours either.
+            Err(error) => match dir.stat_entry(name) {
+                Ok(stat) if stat.kind != FileKind::Regular => {
+                    return Err(RefusalWhy::NotRegular { actual: stat.kind });
+                }
+                Ok(_) | Err(_) => return Err(RefusalWhy::Unreadable(error)),
+            },
         };
         let stat = file.stat().map_err(RefusalWhy::Unreadable)?;
         if stat.kind != FileKind::Regular {
@@ -196,6 +203,28 @@ fn walk_own(fs: &dyn Fs, path: &Path, make: bool) -> Result<Option<(Dir, Dir)>, 
         Err(OpenError::Missing { .. }) => return Ok(None),
         Err(error) => return Err(error.into()),
     };
+    judge_own(&dir, uid)?;
+    Ok(Some((parent, dir)))
+}
+
+/// Opens or makes a folder below one that was opened; never by a symlink.
+fn open_below(
+    fs: &dyn Fs,
+    parent: &Dir,
+    name: &str,
+    make: bool,
+) -> Result<Option<Dir>, FolderError> {
+    let uid = fs.effective_uid();
+    let dir = match open_or_make(parent, name, MODE, &Owners::new(uid, &[]), make) {
+        Ok(dir) => dir,
+        Err(OpenError::Missing { .. }) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    judge_own(&dir, uid)?;
+    Ok(Some(dir))
+}
+
+fn judge_own(dir: &Dir, uid: u32) -> Result<(), FolderError> {
     let stat = dir.stat().map_err(OpenError::from)?;
     if stat.uid != uid {
         return Err(FolderError::Owner {
@@ -204,7 +233,7 @@ fn walk_own(fs: &dyn Fs, path: &Path, make: bool) -> Result<Option<(Dir, Dir)>, 
             actual: stat.uid,
         });
     }
-    Ok(Some((parent, dir)))
+    Ok(())
 }
 
 /// Puts the tag there once. It is for backup programs: images are served without it as well, and

@@ -35,7 +35,8 @@ pub struct ImageListing {
     pub bytes: u64,
     /// Bytes that it takes on the disk.
     pub allocated_bytes: u64,
-    /// When its key was last used, to the hour: nanoseconds since the Unix epoch.
+    /// When its key was last used, to the hour: nanoseconds since the Unix epoch; 0 where its files
+    /// are dated in the future.
     pub last_use_ns: i64,
     /// Its header, or why no serve would use it. Its payload was not read.
     pub header: Result<Header, ImageFault>,
@@ -105,7 +106,7 @@ fn sum(bytes: impl Iterator<Item = u64>) -> u64 {
 /// When the folder can't be listed.
 pub fn inventory(folder: &Folder, clock: &dyn Clock) -> Result<Inventory, FsError> {
     let now_ns = clock.wall_ns();
-    let survey = Survey::take(folder)?;
+    let survey = Survey::take(folder, now_ns)?;
     let keys = survey.keys(now_ns);
     let mut inventory = Inventory {
         strays: survey.strays.clone(),
@@ -128,9 +129,7 @@ pub fn inventory(folder: &Folder, clock: &dyn Clock) -> Result<Inventory, FsErro
             name: found.name,
             bytes: found.stat.size,
             allocated_bytes: found.stat.allocated_bytes,
-            last_use_ns: keys
-                .get(&stem)
-                .map_or(found.stat.mtime_ns, |key| key.last_use_ns),
+            last_use_ns: keys.get(&stem).map_or(0, |key| key.last_use_ns.max(0)),
             header,
             owners: naming.map(|record| record.owner.clone()).collect(),
         });
@@ -149,7 +148,7 @@ pub fn inventory(folder: &Folder, clock: &dyn Clock) -> Result<Inventory, FsErro
             name: found.place.below(&found.name),
             bytes: found.stat.size,
             allocated_bytes: found.stat.allocated_bytes,
-            is_young: found.is_young(now_ns),
+            is_young: found.is_young,
         });
     }
     Ok(inventory)

@@ -58,7 +58,7 @@ pub use images::{Images, Off};
 pub use inventory::{ImageListing, Inventory, OwnerListing, TempListing, inventory};
 pub use key::{FORMAT_VERSION, ImageKey, ImageName, TILES_MAX};
 pub use owner::{OWNER_BYTES_MAX, Owner, OwnerError, OwnerId};
-pub use owners::{Claim, ClaimProblem, Claimant, claim};
+pub use owners::{Claim, ClaimProblem, Claimant, announce, claim};
 pub use publish::PublishError;
 pub use record::{OwnerRecord, RECORD_BYTES, RecordRefusal};
 pub use refusal::{Refusal, RefusalCode, RefusalWhy};

@@ -13,14 +13,22 @@ use packhouse_sys::fs::{File, FsError, FsErrorKind, LockKind};
 /// The right to write owner records and to remove; given back when dropped.
 #[derive(Debug)]
 pub(crate) struct Guard {
-    _held: File,
+    held: File,
+}
+
+impl Drop for Guard {
+    /// Closing the file would do, but for a child that the host forked meanwhile: it has the same
+    /// open file.
+    fn drop(&mut self) {
+        let _ = self.held.unlock(0, 1);
+    }
 }
 
 /// Waits for the lock. `None`: somebody else still has it after `LOCK_WAIT_NS`.
 pub(crate) fn lock(folder: &Folder, clock: &dyn Clock) -> Result<Option<Guard>, FsError> {
     let file = lock_file(folder)?;
     let had = file.lock_within(clock, LockKind::Exclusive, (0, 1), LOCK_WAIT_NS)?;
-    Ok(had.then_some(Guard { _held: file }))
+    Ok(had.then_some(Guard { held: file }))
 }
 
 /// The file whose first byte is locked, below `v1`.
@@ -38,5 +46,30 @@ fn lock_file(folder: &Folder) -> Result<File, FsError> {
     match dir.create_new(LOCK_FILE, 0o600) {
         Err(error) if error.kind == FsErrorKind::Exists => dir.open_file_writable(LOCK_FILE),
         other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use packhouse_sys::clock::RealClock;
+    use packhouse_sys::real::RealFs;
+
+    /// A child that the host forked has the same open file, as a second descriptor of it has:
+    /// closing one of the two gives nothing back.
+    #[test]
+    fn the_lock_is_given_back_while_a_forked_child_still_has_its_file_open() {
+        let temp = tempfile::tempdir().expect("because there is a folder for it");
+        let folder = Folder::open(&RealFs, temp.path(), true);
+        let folder = folder.expect("because it is this user's");
+        let folder = folder.expect("because it is made");
+        let guard = lock(&folder, &RealClock).expect("because the file can be made");
+        let guard = guard.expect("because nobody else is there");
+        let forked = guard.held.as_fd().map(|fd| fd.try_clone_to_owned());
+        let forked = forked.expect("because it is real");
+        drop(guard);
+        let again = lock(&folder, &RealClock).expect("because the file is there");
+        assert!(again.is_some(), "the child has the lock");
+        drop(forked);
     }
 }

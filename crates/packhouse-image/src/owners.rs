@@ -5,7 +5,8 @@
 //!   geometry of that record: two geometries of one head never evict each other;
 //! - the new record is durable before a file of the old key goes, and names the old key until its
 //!   files are gone, so that a crash between is made good by the next claim;
-//! - a key that another record names stays; where a record can't be read, nothing is removed.
+//! - a key that another record names stays; where a record can't be read, nothing is removed;
+//! - an image is written only once a record names its key, so that none is nobody's.
 //!
 //! Never: waits longer than the lock's bound, or fails a serve: a problem is told.
 
@@ -17,7 +18,7 @@ use crate::publish::{FILE_MODE, PublishError, write_small};
 use crate::record::{OwnerRecord, record_name};
 use crate::removed::{Removal, Removed, Why};
 use crate::stem::KeyStem;
-use crate::survey::{HOUR_NS, RecordFault, Survey, age_ns, is_named, read_record};
+use crate::survey::{RecordFault, Survey, is_fresh, is_named, read_record};
 use crate::sweep::{Doomed, stale_temps, sweep};
 use packhouse_base::Blame;
 use packhouse_layout::int8_tile::TileGeometry;
@@ -62,6 +63,12 @@ pub enum ClaimProblem {
     /// A record is not believed; it evicts nothing.
     #[error(transparent)]
     Damaged(#[from] RecordFault),
+    /// The owner moves on, and the record has room for one key that it left.
+    #[error("owner record not written: images of key {key}, which its owner left, can't go yet")]
+    Pending {
+        /// The key.
+        key: ImageKey,
+    },
     /// The record was not written.
     #[error("owner record: {0}")]
     Publish(#[from] PublishError),
@@ -74,7 +81,7 @@ impl ClaimProblem {
     /// Says whose side the failure is on.
     pub fn blame(&self) -> Blame {
         match self {
-            Self::Busy { .. } => Blame::Host,
+            Self::Busy { .. } | Self::Pending { .. } => Blame::Host,
             Self::Damaged(fault) => fault.blame(),
             Self::Publish(error) => error.blame(),
             Self::Fs(error) => error.blame(),
@@ -82,18 +89,47 @@ impl ClaimProblem {
     }
 }
 
+/// Notes that an owner is about to write images of a key, before the first is written: from then on
+/// somebody names them. What the owner served before stays, noted as what it leaves, for the claim
+/// that comes once an image is there. Of no effect, without lock or write, where this is noted.
+pub fn announce(folder: &Folder, fs: &dyn Fs, clock: &dyn Clock, claimant: Claimant<'_>) -> Claim {
+    note(folder, fs, clock, claimant, Step::Announce)
+}
+
 /// Notes that an owner serves a key now, and removes the images of the key that it left.
 pub fn claim(folder: &Folder, fs: &dyn Fs, clock: &dyn Clock, claimant: Claimant<'_>) -> Claim {
+    note(folder, fs, clock, claimant, Step::Claim)
+}
+
+/// How far an owner is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// No image of its key may be there yet.
+    Announce,
+    /// One was published or hit.
+    Claim,
+}
+
+fn note(
+    folder: &Folder,
+    fs: &dyn Fs,
+    clock: &dyn Clock,
+    claimant: Claimant<'_>,
+    step: Step,
+) -> Claim {
     let mut claim = Claim::default();
     let Some(owners) = folder.owners() else {
         return claim;
     };
     let own = read_record(folder, owners, &claimant.name());
-    if let Ok(Some((record, stat))) = &own
-        && claimant.is_noted(record)
-        && age_ns(stat, clock.wall_ns()) < HOUR_NS
-    {
-        return claim;
+    if let Ok(Some((record, stat))) = &own {
+        let is_noted = match step {
+            Step::Announce => record.key == *claimant.key,
+            Step::Claim => claimant.is_noted(record) && is_fresh(stat, clock.wall_ns()),
+        };
+        if is_noted {
+            return claim;
+        }
     }
     let guard = match lock(folder, clock) {
         Ok(Some(guard)) => guard,
@@ -109,7 +145,7 @@ pub fn claim(folder: &Folder, fs: &dyn Fs, clock: &dyn Clock, claimant: Claimant
             return claim;
         }
     };
-    if let Err(problem) = claim_locked(folder, fs, clock, claimant, owners, &mut claim) {
+    if let Err(problem) = note_locked(folder, fs, clock, claimant, step, &mut claim) {
         claim.problems.push(problem);
     }
     drop(guard);
@@ -167,17 +203,20 @@ struct Scene<'a> {
     now_ns: i64,
 }
 
-fn claim_locked(
+fn note_locked(
     folder: &Folder,
     fs: &dyn Fs,
     clock: &dyn Clock,
     claimant: Claimant<'_>,
-    owners: &Dir,
+    step: Step,
     claim: &mut Claim,
 ) -> Result<(), ClaimProblem> {
+    let Some(owners) = folder.owners() else {
+        return Ok(());
+    };
     folder.anchor()?;
     let now_ns = clock.wall_ns();
-    let survey = Survey::take(folder)?;
+    let survey = Survey::take(folder, now_ns)?;
     claim.add(sweep(folder, &stale_temps(&survey, now_ns), false));
     let own_name = claimant.name();
     let is_blind = tell_damage(folder, &survey, &own_name, claim);
@@ -195,19 +234,30 @@ fn claim_locked(
     };
     // What an earlier claim left undone comes first: the record has room for one key.
     let mut leaving = record.leaving.filter(|key| key != claimant.key);
+    let is_moving = record.key != *claimant.key;
+    if step == Step::Announce && is_moving && scene.has_no_image(&record.key) {
+        // It was announced only: what its owner left for it is what it leaves now.
+        return claim.write(fs, owners, &claimant.record(leaving));
+    }
     if leaving.is_some_and(|key| scene.evict(&key, claim)) {
         leaving = None;
     }
-    if record.key != *claimant.key {
+    if is_moving {
+        if let Some(key) = leaving {
+            return Err(ClaimProblem::Pending { key });
+        }
         leaving = Some(record.key);
         claim.write(fs, owners, &claimant.record(leaving))?;
+        if step == Step::Announce {
+            return Ok(());
+        }
         if scene.evict(&record.key, claim) {
             leaving = None;
         }
     }
     let wanted = claimant.record(leaving);
     let is_written = claim.written_bytes > 0 && leaving.is_some();
-    let is_stale = wanted != *record || age_ns(&stat, now_ns) >= HOUR_NS;
+    let is_stale = wanted != *record || !is_fresh(&stat, now_ns);
     if is_stale && !is_written {
         claim.write(fs, owners, &wanted)?;
     }
@@ -233,6 +283,15 @@ fn tell_damage(folder: &Folder, survey: &Survey, own_name: &str, claim: &mut Cla
 }
 
 impl Scene<'_> {
+    /// There is no image of a key, and nobody is writing one.
+    fn has_no_image(&self, key: &ImageKey) -> bool {
+        let stem = KeyStem::of(key);
+        let images = self.survey.images.iter().map(|image| image.name);
+        let young = self.survey.temps.iter().filter(|temp| temp.is_young);
+        let mut names = images.chain(young.filter_map(|temp| temp.target));
+        !names.any(|name| KeyStem::of_name(&name) == stem)
+    }
+
     /// Removes the images of a key that nobody names any more; false when they must be looked at
     /// again by the next claim.
     fn evict(&self, key: &ImageKey, claim: &mut Claim) -> bool {

@@ -31,13 +31,18 @@ pub enum Why {
         /// What is wrong with it.
         reason: String,
     },
-    /// A temporary file that nobody finished within an hour.
+    /// A temporary file whose writer is gone.
     StaleTemp {
         /// Its age.
         age_ns: u64,
     },
     /// An owner record whose key has no file any more.
     Orphan,
+    /// No owner record names its key, and for a day nobody wrote an image of it.
+    Abandoned {
+        /// How long ago the last one was written.
+        unused_ns: u64,
+    },
     /// Somebody asked for it.
     Asked,
 }
@@ -69,6 +74,7 @@ impl Why {
             Self::Damaged { .. } => "damaged",
             Self::StaleTemp { .. } => "stale-temp",
             Self::Orphan => "orphan",
+            Self::Abandoned { .. } => "abandoned",
             Self::Asked => "asked",
         }
     }
@@ -79,15 +85,36 @@ impl fmt::Display for Why {
         match self {
             Self::Superseded => f.write_str("its owner moved to another head"),
             Self::Room => f.write_str("least recently used, to make room"),
+            Self::Age { unused_ns } if is_unknown(*unused_ns) => {
+                f.write_str("dated in the future, so nobody knows when it was used")
+            }
             Self::Age { unused_ns } => write!(f, "not used for {} s", unused_ns / SECOND_NS),
             Self::Damaged { reason } => f.write_str(reason),
+            Self::StaleTemp { age_ns } if is_unknown(*age_ns) => {
+                f.write_str("temporary file that is dated in the future and has no writer")
+            }
             Self::StaleTemp { age_ns } => {
                 write!(f, "temporary file of {} s ago", age_ns / SECOND_NS)
             }
             Self::Orphan => f.write_str("owner record of a key without files"),
+            Self::Abandoned { unused_ns } if is_unknown(*unused_ns) => {
+                f.write_str("no owner record names its key, and it is dated in the future")
+            }
+            Self::Abandoned { unused_ns } => {
+                let seconds = unused_ns / SECOND_NS;
+                write!(
+                    f,
+                    "no owner record names its key, last written {seconds} s ago"
+                )
+            }
             Self::Asked => f.write_str("asked for"),
         }
     }
 }
 
 const SECOND_NS: u64 = 1_000_000_000;
+
+/// Whether this is the age of what is dated in the future.
+fn is_unknown(age_ns: u64) -> bool {
+    age_ns == u64::MAX / 2
+}

@@ -2,7 +2,8 @@
 //!
 //! Invariants:
 //! - what goes is whole keys, least recently used first, and never the key that room is made for or
-//!   one that somebody is writing;
+//!   one that somebody is writing or used within the last ten minutes: two that start at once and
+//!   fit no cap together would remove each other's images for ever;
 //! - when all that may go is not enough, nothing goes: a head larger than the cap thrashes nobody;
 //! - what is older than the settings allow goes along, whether its room is needed or not.
 //!
@@ -16,7 +17,7 @@ use crate::lock::{LOCK_WAIT_NS, lock};
 use crate::removed::{Removal, Removed, Why};
 use crate::settings::Settings;
 use crate::stem::KeyStem;
-use crate::survey::{KeyFound, Survey};
+use crate::survey::{KeyFound, MINUTE_NS, Place, Survey};
 use crate::sweep::{Doomed, stale_temps, sweep};
 use packhouse_base::Blame;
 use packhouse_sys::clock::Clock;
@@ -48,17 +49,21 @@ pub struct Room {
 pub enum NoRoom {
     /// The cap would be passed.
     #[error(
-        "{set_bytes} bytes of images, the cap of {cap_bytes} bytes leaves {} beside {kept_bytes} \
-         that can't go",
-        cap_bytes.saturating_sub(*kept_bytes)
+        "the head needs {set_bytes} bytes of images, and the cap of {cap_bytes} bytes leaves it \
+         {}: {recent_bytes} are of heads used within the last {} minutes, {writing_bytes} are \
+         being written",
+        cap_bytes.saturating_sub(recent_bytes.saturating_add(*writing_bytes)),
+        RECENT_NS / MINUTE_NS
     )]
     Cap {
         /// Bytes of all images of the key.
         set_bytes: u64,
         /// The cap.
         cap_bytes: u64,
-        /// Bytes of others that may not be removed.
-        kept_bytes: u64,
+        /// Bytes of others that stay because they were used just now.
+        recent_bytes: u64,
+        /// Bytes of others that stay because somebody writes them, or images of their key.
+        writing_bytes: u64,
     },
     /// The free space would fall below the floor.
     #[error(
@@ -76,8 +81,10 @@ pub enum NoRoom {
         min_free_bytes: u64,
     },
     /// Something has to go, and another process held the lock for all of the time.
-    #[error("another process held the lock of the folder for {} ms", timeout_ns / 1_000_000)]
+    #[error("another process held the lock of {folder} for {} ms", timeout_ns / 1_000_000)]
     Busy {
+        /// The folder.
+        folder: String,
         /// How long was waited.
         timeout_ns: u64,
     },
@@ -118,8 +125,10 @@ pub fn make_room(
         Ok(Some(guard)) => guard,
         Ok(None) | Err(_) if !choice.is_needed => return Room::default(),
         Ok(None) => {
-            let timeout_ns = LOCK_WAIT_NS;
-            return refuse(NoRoom::Busy { timeout_ns });
+            return refuse(NoRoom::Busy {
+                folder: folder.path().display().to_string(),
+                timeout_ns: LOCK_WAIT_NS,
+            });
         }
         Err(error) => return refuse(error.into()),
     };
@@ -136,6 +145,9 @@ pub fn make_room(
     }
 }
 
+/// Who used a key within ten minutes may be starting now.
+pub(crate) const RECENT_NS: u64 = 10 * MINUTE_NS;
+
 /// The cap when nobody says otherwise: a fifth of the file system.
 const CAP_DIVISOR: u64 = 5;
 
@@ -148,14 +160,15 @@ fn plan(
     wanted: Wanted,
 ) -> Result<Choice, NoRoom> {
     let fs = folder.images().fs_stat()?;
-    let survey = Survey::take(folder)?;
+    let now_ns = clock.wall_ns();
+    let survey = Survey::take(folder, now_ns)?;
     let bounds = Bounds {
         cap_bytes: settings.max_bytes.unwrap_or(fs.total_bytes / CAP_DIVISOR),
         free_bytes: fs.free_bytes,
         min_free_bytes: settings.min_free_bytes,
         max_age_ns: settings.max_age_ns.unwrap_or(u64::MAX),
     };
-    choose(&survey, clock.wall_ns(), bounds, &KeyStem::of(keep), wanted)
+    choose(&survey, now_ns, bounds, &KeyStem::of(keep), wanted)
 }
 
 /// What has to go, or may as well.
@@ -182,10 +195,14 @@ fn choose(
     wanted: Wanted,
 ) -> Result<Choice, NoRoom> {
     let keys = survey.keys(now_ns);
-    let own_bytes = keys.get(keep).map_or(0, |key| key.bytes);
-    let others_bytes = survey.held_bytes().saturating_sub(own_bytes);
-    let set_bytes = wanted.set_bytes.max(own_bytes);
-    let new_bytes = (wanted.set_bytes.saturating_sub(own_bytes)).max(wanted.image_bytes);
+    let own = keys.get(keep);
+    let others_bytes = (survey.held_bytes()).saturating_sub(own.map_or(0, |key| key.bytes));
+    // A file of another length will be replaced: it counts as what it is to become.
+    let own = own.map_or(&[][..], |key| &key.images).iter();
+    let own_bytes = own.map(|image| image.stat.size.min(wanted.image_bytes));
+    let own_bytes = own_bytes.fold(0, u64::saturating_add);
+    let set_bytes = wanted.set_bytes;
+    let new_bytes = set_bytes.saturating_sub(own_bytes).max(wanted.image_bytes);
     // What each bound still asks for.
     let mut over_cap = (others_bytes.saturating_add(set_bytes)).saturating_sub(bounds.cap_bytes);
     let floor = bounds.min_free_bytes.saturating_add(new_bytes);
@@ -194,10 +211,12 @@ fn choose(
     let mut doomed = Vec::new();
     let (mut gone_bytes, mut freed_bytes) = (0u64, 0u64);
     let temps = (u64::MAX, stale_temps(survey, now_ns));
-    for (unused_ns, group) in std::iter::once(temps).chain(victims(&keys, keep, now_ns)) {
+    for (unused_ns, group) in
+        std::iter::once(temps).chain(victims(&keys, keep, now_ns, survey.is_clear()))
+    {
         let is_old = unused_ns > bounds.max_age_ns;
         if over_cap == 0 && under_floor == 0 && !is_old {
-            break;
+            continue;
         }
         for mut entry in group {
             if is_old && entry.why == Why::Room {
@@ -216,10 +235,12 @@ fn choose(
         }
     }
     if over_cap > 0 {
+        let writing_bytes = writing_bytes(survey, &keys, keep);
         return Err(NoRoom::Cap {
             set_bytes,
             cap_bytes: bounds.cap_bytes,
-            kept_bytes: others_bytes.saturating_sub(gone_bytes),
+            recent_bytes: (others_bytes - gone_bytes).saturating_sub(writing_bytes),
+            writing_bytes,
         });
     }
     if under_floor > 0 {
@@ -233,20 +254,42 @@ fn choose(
     Ok(Choice { doomed, is_needed })
 }
 
-/// The keys that may go, least recently used first, each with its age and its images.
+/// Bytes of temporary files that have a writer, and of other keys that have such a file.
+fn writing_bytes(survey: &Survey, keys: &BTreeMap<KeyStem, KeyFound>, keep: &KeyStem) -> u64 {
+    let young = survey.temps.iter().filter(|temp| temp.is_young);
+    let temps = young.filter(|temp| temp.place == Place::Images);
+    let temps = temps.map(|temp| temp.stat.size);
+    let written = keys
+        .iter()
+        .filter(|(stem, key)| *stem != keep && key.young_temp);
+    let images = written.map(|(_, key)| key.bytes);
+    temps.chain(images).fold(0, u64::saturating_add)
+}
+
+/// The keys that may go, abandoned ones first, then the least recently used, each with its age and
+/// its images.
 fn victims<'k>(
     keys: &'k BTreeMap<KeyStem, KeyFound>,
     keep: &KeyStem,
     now_ns: i64,
+    is_clear: bool,
 ) -> impl Iterator<Item = (u64, Vec<Doomed>)> + use<'k> {
     let may_go = keys
         .iter()
-        .filter(|(stem, key)| *stem != keep && !key.young_temp);
+        .filter(|(stem, key)| *stem != keep && !key.young_temp)
+        .filter(move |(_, key)| key.unused_ns(now_ns) >= RECENT_NS);
+    let is_abandoned = move |key: &KeyFound| is_clear && key.is_abandoned(now_ns);
     let mut order: Vec<_> = may_go.collect();
-    order.sort_by_key(|(stem, key)| (key.last_use_ns, *stem));
+    order.sort_by_key(|(stem, key)| (!is_abandoned(key), key.last_use_ns, *stem));
     order.into_iter().map(move |(_, key)| {
+        let unused_ns = key.unused_ns(now_ns);
+        let why = if is_abandoned(key) {
+            Why::Abandoned { unused_ns }
+        } else {
+            Why::Room
+        };
         let images = key.images.iter();
-        let doomed = images.map(|image| Doomed::image(image, Why::Room));
-        (key.unused_ns(now_ns), doomed.collect())
+        let doomed = images.map(|image| Doomed::image(image, why.clone()));
+        (unused_ns, doomed.collect())
     })
 }

@@ -11,7 +11,7 @@ use crate::record::{OwnerRecord, RECORD_BYTES_MAX, RecordRefusal, is_record_name
 use crate::refusal::RefusalWhy;
 use crate::stem::KeyStem;
 use packhouse_base::Blame;
-use packhouse_sys::fs::{Dir, FsError, FsErrorKind};
+use packhouse_sys::fs::{Dir, FsError, FsErrorKind, LockKind};
 use packhouse_sys::stat::{FileKind, Stat};
 use std::collections::BTreeMap;
 
@@ -71,6 +71,8 @@ pub(crate) struct TempFound {
     /// The image that it was to become.
     pub(crate) target: Option<ImageName>,
     pub(crate) stat: Stat,
+    /// Whether somebody is writing it.
+    pub(crate) is_young: bool,
 }
 
 /// An entry with an owner record's name.
@@ -98,10 +100,13 @@ pub(crate) struct KeyFound {
     pub(crate) images: Vec<ImageFound>,
     /// Lengths of the images.
     pub(crate) bytes: u64,
-    /// Newest change of its images and of the records that name it.
+    /// Newest change of its images and of the records that name it; `NEVER_NS` where each of them
+    /// is dated in the future.
     pub(crate) last_use_ns: i64,
-    /// Somebody is writing an image of it, or was within the last hour.
+    /// Somebody is writing an image of it.
     pub(crate) young_temp: bool,
+    /// A record names it, as the head that is served or as one that is left.
+    pub(crate) is_named: bool,
 }
 
 impl Place {
@@ -117,7 +122,7 @@ impl Place {
 
 impl Survey {
     /// Lists the folder. An entry that is gone by the time it is looked at is left out.
-    pub(crate) fn take(folder: &Folder) -> Result<Self, FsError> {
+    pub(crate) fn take(folder: &Folder, now_ns: i64) -> Result<Self, FsError> {
         let mut survey = Self::default();
         for (name, stat) in entries(folder.images())? {
             survey.add_image_entry(name, stat);
@@ -130,6 +135,7 @@ impl Survey {
         for (name, stat) in entries(folder.root())? {
             survey.add_root_entry(name, stat);
         }
+        survey.judge_temps(folder, now_ns);
         Ok(survey)
     }
 
@@ -152,25 +158,48 @@ impl Survey {
             let first = key.images.is_empty();
             key.images.push(*image);
             key.bytes = key.bytes.saturating_add(image.stat.size);
+            let used_ns = believed_ns(&image.stat, now_ns);
             key.last_use_ns = if first {
-                image.stat.mtime_ns
+                used_ns
             } else {
-                key.last_use_ns.max(image.stat.mtime_ns)
+                key.last_use_ns.max(used_ns)
             };
         }
         for found in &self.records {
             let Ok(record) = &found.record else { continue };
             if let Some(key) = keys.get_mut(&KeyStem::of(&record.key)) {
-                key.last_use_ns = key.last_use_ns.max(found.stat.mtime_ns);
+                key.is_named = true;
+                key.last_use_ns = key.last_use_ns.max(believed_ns(&found.stat, now_ns));
+            }
+            let left = record.leaving.as_ref().map(KeyStem::of);
+            if let Some(key) = left.and_then(|stem| keys.get_mut(&stem)) {
+                key.is_named = true;
             }
         }
-        for temp in self.temps.iter().filter(|temp| temp.is_young(now_ns)) {
+        for temp in self.temps.iter().filter(|temp| temp.is_young) {
             let stem = temp.target.as_ref().map(KeyStem::of_name);
             if let Some(key) = stem.and_then(|stem| keys.get_mut(&stem)) {
                 key.young_temp = true;
             }
         }
         keys
+    }
+
+    /// Whether every record says which keys it names.
+    pub(crate) fn is_clear(&self) -> bool {
+        self.records.iter().all(|found| found.record.is_ok())
+    }
+
+    /// Finds out which temporary files have a writer.
+    fn judge_temps(&mut self, folder: &Folder, now_ns: i64) {
+        for temp in &mut self.temps {
+            let dir = match temp.place {
+                Place::Root => Some(folder.root()),
+                Place::Images => Some(folder.images()),
+                Place::Owners => folder.owners(),
+            };
+            temp.is_young = dir.is_some_and(|dir| has_writer(dir, temp, now_ns));
+        }
     }
 
     fn add_root_entry(&mut self, name: String, stat: Stat) {
@@ -181,6 +210,7 @@ impl Survey {
                 name,
                 target: None,
                 stat,
+                is_young: true,
             });
         } else if name != VERSION_DIR && name != TAG_FILE {
             self.add_stray("", &name, stat);
@@ -196,6 +226,7 @@ impl Survey {
                 name,
                 target,
                 stat,
+                is_young: true,
             });
         } else if let Some(name) = ImageName::parse(&name).filter(|_| !is_folder) {
             self.images.push(ImageFound { name, stat });
@@ -218,6 +249,7 @@ impl Survey {
                 name,
                 target: None,
                 stat,
+                is_young: true,
             });
         } else if !is_folder && is_record_name(&name) {
             let record = match read_record(folder, owners, &name) {
@@ -242,16 +274,15 @@ impl Survey {
 }
 
 impl KeyFound {
-    /// How long ago the key was used; 0 where its time is yet to come.
+    /// How long ago the key was used; 0 where its time is within the next day.
     pub(crate) fn unused_ns(&self, now_ns: i64) -> u64 {
         u64::try_from(now_ns.saturating_sub(self.last_use_ns)).unwrap_or(0)
     }
-}
 
-impl TempFound {
-    /// Whether somebody may still be writing it.
-    pub(crate) fn is_young(&self, now_ns: i64) -> bool {
-        age_ns(&self.stat, now_ns) < HOUR_NS
+    /// No record names it, and for a day nobody wrote an image of it: its owner left it without
+    /// noting so, as one does that another process of its own moved to another head meanwhile.
+    pub(crate) fn is_abandoned(&self, now_ns: i64) -> bool {
+        !self.is_named && !self.young_temp && self.unused_ns(now_ns) >= DAY_NS
     }
 }
 
@@ -310,13 +341,51 @@ pub(crate) fn is_named(records: &[RecordFound], stem: &KeyStem, but: &str) -> bo
     })
 }
 
-/// How old an entry is; 0 where its time is yet to come.
+/// How old an entry is; 0 where its time is within the next day. A time further ahead is of a clock
+/// that was wrong, so nothing is known of its age but that it must not count as young for years.
 pub(crate) fn age_ns(stat: &Stat, now_ns: i64) -> u64 {
-    u64::try_from(now_ns.saturating_sub(stat.mtime_ns)).unwrap_or(0)
+    u64::try_from(now_ns.saturating_sub(believed_ns(stat, now_ns))).unwrap_or(0)
 }
 
-/// An hour: a temporary file younger than this has a writer, and a use is noted this often.
+/// Whether a record's time says that it was written within the last hour. Clocks of one host and
+/// its file servers differ by less than that.
+pub(crate) fn is_fresh(stat: &Stat, now_ns: i64) -> bool {
+    stat.mtime_ns.abs_diff(now_ns) < HOUR_NS
+}
+
+/// An hour: a use is noted this often, and where files can't be locked a temporary file younger
+/// than this has a writer.
 pub(crate) const HOUR_NS: u64 = 3_600_000_000_000;
+/// A minute: a temporary file younger than this has a writer that may not have locked it yet.
+pub(crate) const MINUTE_NS: u64 = HOUR_NS / 60;
+/// A day: so far may a time be ahead and be believed.
+pub(crate) const DAY_NS: u64 = 24 * HOUR_NS;
+/// The last use of what nobody can say it of: before all others.
+pub(crate) const NEVER_NS: i64 = i64::MIN;
+
+/// When an entry was changed, unless that is more than a day ahead.
+fn believed_ns(stat: &Stat, now_ns: i64) -> i64 {
+    let is_ahead = stat.mtime_ns > now_ns && stat.mtime_ns.abs_diff(now_ns) > DAY_NS;
+    if is_ahead { NEVER_NS } else { stat.mtime_ns }
+}
+
+/// Whether somebody is writing a temporary file: its writer has it locked until it is done or dead.
+fn has_writer(dir: &Dir, temp: &TempFound, now_ns: i64) -> bool {
+    let age_ns = age_ns(&temp.stat, now_ns);
+    if age_ns < MINUTE_NS {
+        return true;
+    }
+    let is_free = dir.open_file(&temp.name).and_then(|file| {
+        let is_free = file.try_lock(LockKind::Shared, 0, 1)?;
+        // Closing would not do it where the host forks meanwhile.
+        file.unlock(0, 1)?;
+        Ok(is_free)
+    });
+    match is_free {
+        Ok(is_free) => !is_free,
+        Err(_) => age_ns < HOUR_NS,
+    }
+}
 
 fn entries(dir: &Dir) -> Result<Vec<(String, Stat)>, FsError> {
     let mut entries = Vec::new();

@@ -69,7 +69,7 @@ impl Doomed {
 
 /// The temporary files that nobody will finish.
 pub(crate) fn stale_temps(survey: &Survey, now_ns: i64) -> Vec<Doomed> {
-    let stale = survey.temps.iter().filter(|temp| !temp.is_young(now_ns));
+    let stale = survey.temps.iter().filter(|temp| !temp.is_young);
     stale.map(|temp| Doomed::temp(temp, now_ns)).collect()
 }
 
@@ -142,7 +142,7 @@ mod tests {
         for path in &paths {
             sim.replace(path, b"judged", 0o400);
         }
-        let survey = Survey::take(&folder).expect("because it can be listed");
+        let survey = Survey::take(&folder, 0).expect("because it can be listed");
         let images = survey.images.iter();
         let doomed: Vec<_> = images
             .map(|image| Doomed::image(image, Why::Room))

@@ -232,7 +232,10 @@ fn not_directory(parent: &Dir, name: &OsString, error: FsError) -> OpenError {
     }
 }
 
-pub(crate) fn open_or_make(
+/// Opens or makes a subfolder of a folder that was judged; never by a symlink.
+///
+/// Errors when it is missing and not to be made, is no folder, or is not trusted.
+pub fn open_or_make(
     parent: &Dir,
     name: &str,
     mode: u32,

@@ -26,6 +26,12 @@ pub trait Fs: Send + Sync {
 
     /// The effective user of this process.
     fn effective_uid(&self) -> u32;
+
+    /// The longest file that this process may write (RLIMIT_FSIZE): a write past it ends the
+    /// process, unless that handles or blocks SIGXFSZ. `None`: no limit.
+    fn file_size_limit_bytes(&self) -> Option<u64> {
+        None
+    }
 }
 
 /// What a folder's descriptor is good for.

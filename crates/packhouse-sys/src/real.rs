@@ -62,6 +62,10 @@ impl Fs for RealFs {
     fn effective_uid(&self) -> u32 {
         rustix::process::geteuid().as_raw()
     }
+
+    fn file_size_limit_bytes(&self) -> Option<u64> {
+        rustix::process::getrlimit(rustix::process::Resource::Fsize).current
+    }
 }
 
 impl RealDir {

@@ -235,7 +235,7 @@ fn what_is_none_of_ours_stays_and_is_told() {
     let done = collected(&sim, &folder, limits);
     assert_eq!(
         told(&done.removal),
-        [(image.name().to_string().as_str(), "age")]
+        [(image.name().to_string().as_str(), "abandoned")]
     );
     let mut expected: Vec<_> = plain
         .iter()
@@ -449,6 +449,7 @@ fn nothing_is_removed_without_the_lock() {
         .expect("because it is there");
     assert_eq!(held.try_lock(LockKind::Exclusive, 0, 1), Ok(true));
     let busy = CollectError::Busy {
+        folder: ROOT.to_owned(),
         timeout_ns: 1_000_000_000,
     };
     let limits = Limits {

@@ -3,11 +3,12 @@
 use packhouse_base::digest::{Digest, Fingerprint};
 use packhouse_image::{
     Claim, Claimant, Dtype, Folder, Head, HeadDigest, Header, ImageFault, ImageKey, ImageName,
-    Limits, Owner, PayloadHash, PublishError, VerifiedImage, claim, collect, verify_image,
+    Limits, Owner, PayloadHash, PublishError, VerifiedImage, announce, claim, collect,
+    verify_image,
 };
 use packhouse_layout::int8_tile::{TileGeometry, TileOrder, TileSizes};
 use packhouse_sim::{SimClock, SimFs};
-use packhouse_sys::fs::Fs;
+use packhouse_sys::fs::{Dir, File, Fs, LockKind};
 use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::Arc;
@@ -108,14 +109,22 @@ impl Image {
     }
 
     pub(crate) fn claim(&self, folder: &Folder, sim: &SimFs, who: &str) -> Claim {
+        self.note(who, |claimant| claim(folder, sim, &*sim.clock(), claimant))
+    }
+
+    pub(crate) fn announce(&self, folder: &Folder, sim: &SimFs, who: &str) -> Claim {
+        let note = |claimant: Claimant<'_>| announce(folder, sim, &*sim.clock(), claimant);
+        self.note(who, note)
+    }
+
+    fn note(&self, who: &str, note: impl FnOnce(Claimant<'_>) -> Claim) -> Claim {
         let (owner, key) = (owner(who), self.key());
-        let claimant = Claimant {
+        note(Claimant {
             owner: &owner,
             geometry: self.header.geometry(),
             key: &key,
             vocabulary: VOCABULARY,
-        };
-        claim(folder, sim, &*sim.clock(), claimant)
+        })
     }
 }
 
@@ -139,6 +148,24 @@ pub(crate) fn disk_with(images: &[Image]) -> (SimFs, Folder) {
     }
     sim.settle();
     (sim, folder)
+}
+
+pub(crate) fn open_dir(fs: &dyn Fs, path: &str) -> Dir {
+    let mut dir = fs.root().expect("because the disk is there");
+    for name in Path::new(path).iter().skip(1) {
+        dir = dir.open_dir(name).expect("because it is there");
+    }
+    dir
+}
+
+/// A temporary file of an image that a living process has locked.
+pub(crate) fn locked_temp(sim: &SimFs, image: &Image, bytes: usize) -> File {
+    let name = format!(".{}.9-0123456789abcdef.tmp", image.name());
+    sim.replace(format!("{V1}/{name}"), &vec![0; bytes], 0o600);
+    let file = open_dir(sim, V1).open_file_writable(name);
+    let file = file.expect("because it was made");
+    assert_eq!(file.try_lock(LockKind::Exclusive, 0, 1), Ok(true));
+    file
 }
 
 /// The files below the root, without it.

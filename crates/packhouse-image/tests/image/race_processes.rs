@@ -17,8 +17,8 @@ use std::num::NonZeroUsize;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-const FOLDER: &str = "PACKHOUSE_TEST_FOLDER";
-const WRITER: &str = "PACKHOUSE_TEST_WRITER";
+pub(crate) const FOLDER: &str = "PACKHOUSE_TEST_FOLDER";
+pub(crate) const WRITER: &str = "PACKHOUSE_TEST_WRITER";
 /// Its presence ends the writers.
 const STOP: &str = "stop";
 const ROUNDS: u32 = 60;
@@ -71,7 +71,7 @@ fn spawn(test: &str, root: &Path, writer: u32) -> Child {
 }
 
 /// The root and the writer's number, in a process that a test started.
-fn task() -> Option<(std::path::PathBuf, u32)> {
+pub(crate) fn task() -> Option<(std::path::PathBuf, u32)> {
     let root = std::env::var_os(FOLDER)?;
     let writer = std::env::var(WRITER).ok()?;
     Some((root.into(), writer.parse().expect("because a test set it")))

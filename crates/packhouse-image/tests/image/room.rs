@@ -92,10 +92,12 @@ fn a_head_larger_than_the_cap_removes_nothing_at_any_of_its_tiles() {
         let expected = NoRoom::Cap {
             set_bytes: 2 * IMAGE_BYTES,
             cap_bytes: 2 * IMAGE_BYTES - 1,
-            kept_bytes: 0,
+            recent_bytes: 0,
+            writing_bytes: 0,
         };
         assert_eq!(refused, expected);
-        let text = "8288 bytes of images, the cap of 8287 bytes leaves 8287 beside 0 that can't go";
+        let text = "the head needs 8288 bytes of images, and the cap of 8287 bytes leaves it 8287: \
+                    0 are of heads used within the last 10 minutes, 0 are being written";
         assert_eq!(refused.to_string(), text);
         assert_eq!(room.removed, []);
         assert_eq!(images(&sim).len(), old.len());
@@ -140,6 +142,7 @@ fn a_use_counts_not_the_age_of_the_file() {
 #[test]
 fn all_tiles_of_a_key_go_together() {
     let (sim, folder) = disk_with(&[Image::new(1, 0), Image::new(1, 1)]);
+    sim.clock().advance_ns(HOUR_NS);
     let new = Image::new(9, 0);
     let room = room(&sim, &folder, &settings(2 * IMAGE_BYTES), &new, ONE);
     assert_eq!((room.removed.len(), room.refused), (2, None));
@@ -157,7 +160,8 @@ fn what_somebody_writes_stays_and_is_named_in_the_refusal() {
     let expected = NoRoom::Cap {
         set_bytes: IMAGE_BYTES,
         cap_bytes: 2 * IMAGE_BYTES,
-        kept_bytes: IMAGE_BYTES + 100,
+        recent_bytes: 0,
+        writing_bytes: IMAGE_BYTES + 100,
     };
     assert_eq!(refused, Some(expected));
     assert_eq!((images(&sim).len(), temps(&sim).len()), (1, 1));
@@ -291,6 +295,7 @@ fn a_removal_that_fails_is_told_and_is_no_room_only_when_it_was_needed() {
 fn a_lock_that_is_not_had_is_no_room_only_when_something_has_to_go() {
     let (sim, folder, old) = used_in_turn(1);
     old[0].claim(&folder, &sim, "/models/one");
+    sim.clock().advance_ns(HOUR_NS);
     let mut dir = sim.root().expect("because the disk is there");
     for name in Path::new(V1).iter().skip(1) {
         dir = dir.open_dir(name).expect("because it is there");
@@ -304,10 +309,8 @@ fn a_lock_that_is_not_had_is_no_room_only_when_something_has_to_go() {
     assert_eq!(fits, Room::default());
     let busy = room(&sim, &folder, &settings(IMAGE_BYTES), &new, ONE);
     let text = busy.refused.expect("because the lock is held").to_string();
-    assert_eq!(
-        text,
-        "another process held the lock of the folder for 1000 ms"
-    );
+    let expected = "another process held the lock of /home/user/images for 1000 ms";
+    assert_eq!(text, expected);
     assert_eq!(images(&sim).len(), 1);
     // What is only old may wait.
     let aged = Settings {
