@@ -9,8 +9,9 @@
 //! - after a hit or a packing each byte of codes and scales was written by it, whatever a refused
 //!   file put there before;
 //! - an image that can't be written costs a later start its time, nothing else;
-//! - the owner is noted, and what it left is removed, only once an image of this head was hit or
-//!   published: a write that fails leaves the owner's earlier head where it is.
+//! - the owner is noted before the first image of its head is written, so that somebody names it;
+//! - what the owner left is removed only once an image of this head was hit or published: a write
+//!   that fails leaves the owner's earlier head where it is.
 //!
 //! Never: an error because of a file. The only errors are the caller's own.
 
@@ -21,7 +22,7 @@ use crate::header::{HEADER_BYTES, HeadError, Header, file_bytes};
 use crate::images::{Off, Shared};
 use crate::key::{ImageKey, ImageName};
 use crate::owner::Owner;
-use crate::owners::{Claim, ClaimProblem, Claimant, claim};
+use crate::owners::{Claim, ClaimProblem, Claimant, announce, claim};
 use crate::publish::PublishError;
 use crate::read::{Loaded, hash_tile, load};
 use crate::refusal::{Refusal, RefusalWhy};
@@ -49,6 +50,8 @@ pub struct Serve {
     /// Under which identity images are looked up; `None` while they are off.
     identity: Option<Identity>,
     owner_noted: bool,
+    /// Announcing the owner failed; once is enough, as it may wait.
+    unannounced: bool,
     counters: Counters,
 }
 
@@ -216,6 +219,7 @@ impl Serve {
             owner,
             identity,
             owner_noted: false,
+            unannounced: false,
             counters: Counters::default(),
         })
     }
@@ -518,13 +522,13 @@ impl Serve {
 
     /// Writes a packed tile's image and answers its bytes.
     fn write(
-        &self,
+        &mut self,
         tile: u64,
         target: &Target<'_>,
         claimed: &mut Claim,
     ) -> Result<u64, NotWritten> {
-        let shared = &self.shared;
-        let (Ok(folder), Some(identity)) = (&shared.folder, &self.identity) else {
+        let shared = self.shared.clone();
+        let (Ok(folder), Some(identity)) = (&shared.folder, self.identity) else {
             return Err(NotWritten::Off);
         };
         match shared.settings.mode {
@@ -545,6 +549,13 @@ impl Serve {
         }
         let failures = room.failures.into_iter().map(ClaimProblem::Fs);
         claimed.problems.extend(failures);
+        // At each tile: another process of this owner may have moved to another head meanwhile.
+        if !self.unannounced {
+            let announced = announce(folder, fs, clock, self.claimant(&identity.key));
+            self.unannounced = !announced.problems.is_empty();
+            claimed.removed.extend(announced.removed);
+            claimed.problems.extend(announced.problems);
+        }
         let header = Header::new(
             self.geometry,
             self.head.clone(),
@@ -560,6 +571,15 @@ impl Serve {
             .map_err(NotWritten::Publish)
     }
 
+    fn claimant<'a>(&'a self, key: &'a ImageKey) -> Claimant<'a> {
+        Claimant {
+            owner: &self.owner,
+            geometry: &self.geometry,
+            key,
+            vocabulary: self.head.vocabulary,
+        }
+    }
+
     /// Notes once which head the owner serves, and removes what it left.
     fn note_owner(&mut self, claimed: &mut Claim) {
         let (Ok(folder), Some(identity)) = (&self.shared.folder, &self.identity) else {
@@ -570,12 +590,7 @@ impl Serve {
         }
         self.owner_noted = true;
         let start_ns = self.now_ns();
-        let claimant = Claimant {
-            owner: &self.owner,
-            geometry: &self.geometry,
-            key: &identity.key,
-            vocabulary: self.head.vocabulary,
-        };
+        let claimant = self.claimant(&identity.key);
         let claim = claim(folder, &*self.shared.fs, &*self.shared.clock, claimant);
         claimed.removed.extend(claim.removed);
         claimed.problems.extend(claim.problems);

@@ -1,7 +1,12 @@
 //! A record names a key before its first image is written, and no key that is left is forgotten.
 
 use crate::disk::{HOUR_NS, Image, V1, VOCABULARY, disk_with, images, locked_temp, owner};
-use packhouse_image::{Claim, Folder, ImageKey, OwnerRecord, Removed, Why};
+use crate::serve_world::{
+    Weights, buffers, geometries, image_files, images as serve_images, key, new_disk, serve,
+    settings, start,
+};
+use packhouse_image::{Claim, Folder, ImageKey, Outcome, OwnerRecord, Removed, Why, Written};
+use packhouse_pack::int8_tile::Gather;
 use packhouse_sim::SimFs;
 
 const ME: &str = "/models/mistral.q4nx";
@@ -141,5 +146,53 @@ fn an_owner_that_moves_on_while_what_it_left_cant_go_says_so_and_forgets_nothing
         assert_eq!(claim.removed.contains(&superseded(&b)), is_claim);
         let leaving = (!is_claim).then(|| b.key());
         assert_eq!(noted(&sim, &c), Some((c.key(), leaving)));
+    }
+}
+
+/// Two engines serve two heads under one owner, and one of them begins before the other is done:
+/// every image that is left is of a key that the owner's record names.
+#[test]
+fn a_serve_that_another_one_of_its_owner_overtakes_leaves_no_image_that_nobody_names() {
+    let heads = [1, 2].map(|seed| Weights::new(47, 64, seed));
+    for geometry in geometries() {
+        let sim = new_disk();
+        let opened = serve_images(&sim, settings());
+        let mut serves = heads
+            .each_ref()
+            .map(|head| serve(&opened, head.head(), &geometry));
+        let last = serves[0].tile_count() - 1;
+        assert!(last > 0);
+        // The first tile of one, the whole other, and what is left of the first.
+        let order = [(0, 0..=0), (1, 0..=last), (0, 1..=last)];
+        for (at, tiles) in order {
+            for tile in tiles {
+                let (mut codes, mut scales) = buffers(&geometry);
+                let mut fill = |column, target: &mut [f32]| {
+                    heads[at].fill(column, target);
+                    Ok::<(), ()>(())
+                };
+                let gather = Gather::Serial(&mut fill);
+                let served =
+                    serves[at].tile(tile, geometry.kpad(), gather, &mut codes, &mut scales);
+                let served = served.expect("because the request is right");
+                assert_eq!(served.owner_problems, []);
+                let is_written = |written: &Written| matches!(written, Written::Yes { .. });
+                assert!(
+                    matches!(&served.outcome, Outcome::Packed { written, .. } if is_written(written))
+                );
+            }
+        }
+        let records = sim.files(format!("{V1}/owners"));
+        let [record] = &records[..] else {
+            panic!("{records:?}");
+        };
+        let record = sim.read(record).expect("because it is there");
+        let record = OwnerRecord::parse(&record).expect("because it is intact");
+        let keys = heads.each_ref().map(|head| key(head, &geometry));
+        assert_eq!((record.key, record.leaving), (keys[0], Some(keys[1])));
+        // The next start of either is right and leaves one head.
+        let next = start(&sim, settings(), &heads[1], &geometry);
+        next.assert_all_hit();
+        assert_eq!(image_files(&sim).len() as u64, last + 1);
     }
 }
