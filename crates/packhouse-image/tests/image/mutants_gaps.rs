@@ -1,16 +1,18 @@
 //! What mutants showed that no other test here would notice.
 
-use crate::disk::{V1, disk_with};
+use crate::disk::{HOUR_NS, Image, V1, disk_with, images as names_of_images};
 use crate::serve_world::{
     ROOT, Weights, buffers, geometries, geometry_of, image_path, images, key, new_disk, reseal,
     serve, settings, start, start_as, weights,
 };
 use packhouse_image::{
-    Check, Folder, ImageName, Images, NotWrittenCode, RefusalCode, Settings, file_bytes,
+    Check, Claim, Folder, ImageName, Images, NotWrittenCode, RefusalCode, Settings, Wanted,
+    file_bytes, make_room,
 };
 use packhouse_layout::int8_tile::TileOrder;
 use packhouse_pack::int8_tile::Gather;
 use packhouse_sys::clock::RealClock;
+use packhouse_sys::fs::{Fs, LockKind};
 use packhouse_sys::real::RealFs;
 use std::path::Path;
 use std::sync::Arc;
@@ -133,4 +135,50 @@ fn a_full_check_finds_another_scale_in_any_column_and_in_padding() {
             start.assert_right(&weights(), &geometry);
         }
     }
+}
+
+/// Most starts note nothing new, and wait for nobody.
+#[test]
+fn a_use_that_is_noted_does_without_the_lock() {
+    let image = Image::new(1, 0);
+    let (sim, folder) = disk_with(std::slice::from_ref(&image));
+    image.claim(&folder, &sim, "/models/one");
+    let mut dir = sim.root().expect("because the disk is there");
+    for name in Path::new(V1).iter().skip(1) {
+        dir = dir.open_dir(name).expect("because it is there");
+    }
+    let held = dir.open_file_writable("locks");
+    let held = held.expect("because it is there");
+    assert_eq!(held.try_lock(LockKind::Exclusive, 0, 1), Ok(true));
+    let again = image.claim(&folder, &sim, "/models/one");
+    assert_eq!(again, Claim::default());
+    sim.clock().advance_ns(2 * HOUR_NS);
+    let late = image.claim(&folder, &sim, "/models/one");
+    assert_eq!(late.problems.len(), 1, "now it has to: {late:?}");
+}
+
+/// The key's first tile is the oldest file of all, as after a start that was stopped long ago.
+#[test]
+fn room_is_not_made_of_the_key_that_it_is_for() {
+    let (sim, folder) = disk_with(&[]);
+    let heads = [1, 2, 3].map(|head| Image::new(head, 0));
+    for image in &heads {
+        let published = image.publish(&folder, &sim);
+        published.expect("because nothing is in the way");
+        sim.clock().advance_ns(HOUR_NS);
+    }
+    let [own, older, _] = &heads;
+    let bytes = file_bytes(own.header.geometry());
+    let wanted = Wanted {
+        set_bytes: 2 * bytes,
+        image_bytes: bytes,
+    };
+    let settings = Settings {
+        max_bytes: Some(3 * bytes),
+        ..settings()
+    };
+    let room = make_room(&folder, &*sim.clock(), &settings, &own.key(), wanted);
+    let removed: Vec<_> = room.removed.iter().map(|gone| gone.name.clone()).collect();
+    assert_eq!(removed, [older.name().to_string()]);
+    assert_eq!((room.refused, names_of_images(&sim).len()), (None, 2));
 }
