@@ -176,10 +176,10 @@ fn a_serve_that_another_one_of_its_owner_overtakes_leaves_no_image_that_nobody_n
                     serves[at].tile(tile, geometry.kpad(), gather, &mut codes, &mut scales);
                 let served = served.expect("because the request is right");
                 assert_eq!(served.owner_problems, []);
-                let is_written = |written: &Written| matches!(written, Written::Yes { .. });
-                assert!(
-                    matches!(&served.outcome, Outcome::Packed { written, .. } if is_written(written))
-                );
+                let Outcome::Packed { written, .. } = served.outcome else {
+                    panic!("head {at}, tile {tile}: {:?}", served.outcome);
+                };
+                assert!(matches!(written, Written::Yes { .. }), "{written:?}");
             }
         }
         let records = sim.files(format!("{V1}/owners"));
