@@ -335,6 +335,28 @@ fn records_of_keys_without_files_stay_while_they_are_young() {
 }
 
 #[test]
+fn records_of_keys_without_files_go_after_30_days_without_being_asked_for() {
+    let [lost, kept] = [1, 2].map(|head| Image::new(head, 0));
+    let (sim, folder) = disk_with(&[lost.clone(), kept.clone()]);
+    lost.claim(&folder, &sim, "/models/lost");
+    kept.claim(&folder, &sim, "/models/kept");
+    sim.remove(lost.path());
+    sim.clock().advance_ns(30 * DAY_NS - HOUR_NS);
+    let young = collected(&sim, &folder, Limits::default());
+    assert_eq!(young.removal, Removal::default());
+    sim.clock().advance_ns(2 * HOUR_NS);
+    let done = collected(&sim, &folder, Limits::default());
+    let [removed] = &done.removal.removed[..] else {
+        panic!("{done:?}");
+    };
+    assert_eq!(
+        (removed.why.clone(), removed.bytes),
+        (Why::Orphan, 192 + 12)
+    );
+    assert_eq!(listed(&sim, &folder).owners.len(), 1);
+}
+
+#[test]
 fn who_has_an_image_open_keeps_its_bytes() {
     let image = Image::new(1, 0);
     let (sim, folder) = disk_with(std::slice::from_ref(&image));

@@ -1,9 +1,9 @@
 //! Two writers of one image, one of them paused in the middle of its write, and the writer of the
 //! reference, whose temporary name is the same for all, to show that these tests see what it does.
 
-use crate::disk::{Image, V1, disk_with, open, temps};
+use crate::disk::{HOUR_NS, Image, V1, disk_with, open, temps};
 use crate::shim::{Lie, Shim};
-use packhouse_image::{Folder, ImageFault, PublishError, RefusalCode};
+use packhouse_image::{Folder, ImageFault, Limits, PublishError, RefusalCode, collect};
 use packhouse_layout::int8_tile::{TileGeometry, TileOrder, TileSizes};
 use packhouse_sim::SimFs;
 use packhouse_sys::fs::{Dir, File, Fs, FsErrorKind};
@@ -84,6 +84,30 @@ fn a_writer_that_is_overtaken_in_the_middle_never_shows_a_mixed_file() {
     assert_eq!(read(&folder, &first), Some(first.bytes()));
     assert!(matches!(first.verify(&folder), Ok(Some(_))));
     assert_eq!(temps(&sim), [""; 0]);
+}
+
+/// The paused writer has changed its file days ago, by the clock, and still has it locked.
+#[test]
+fn a_writer_that_is_slow_for_days_keeps_its_temporary_file() {
+    let image = image(1);
+    let (sim, folder) = disk_with(&[]);
+    let other = sim.clone();
+    let shim = Shim::pausing(&sim, move || {
+        let folder = open(&other);
+        other.clock().advance_ns(72 * HOUR_NS);
+        let done = collect(&folder, &*other.clock(), Limits::default(), false);
+        let done = done.expect("because the lock is free");
+        assert_eq!(done.removal.removed, [], "somebody writes it");
+        assert_eq!(temps(&other).len(), 1);
+    });
+    let slow = Folder::open(&shim, Path::new(crate::disk::ROOT), true);
+    let slow = slow
+        .expect("because nobody is in the way")
+        .expect("because it is there");
+    let published = image.publish(&slow, &shim);
+    assert!(shim.has_paused(), "nobody collected");
+    assert_eq!(published, Ok(image.bytes().len() as u64));
+    assert_eq!(read(&folder, &image), Some(image.bytes()));
 }
 
 #[test]
