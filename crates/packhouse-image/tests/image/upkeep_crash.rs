@@ -141,6 +141,51 @@ fn a_claim_without_its_syncs_is_caught() {
     }
 }
 
+/// From the announcement of a new head to its claim: at no time is an image there whose key the
+/// record does not name, and a head of the owner's is there, the old one or the new.
+#[test]
+fn an_image_is_named_at_every_operation_from_its_announcement_to_its_claim() {
+    let (old, new) = (Image::new(1, 0), Image::new(2, 0));
+    let (base, folder) = disk_with(&[]);
+    for step in [Image::announce, Image::claim] {
+        assert_eq!(step(&old, &folder, &base, ME).problems, []);
+        let published = old.publish(&folder, &base);
+        assert_eq!(published, Ok(IMAGE_BYTES));
+    }
+    base.settle();
+    let work = |sim: &SimFs| {
+        let folder = open(sim);
+        let announced = new.announce(&folder, sim, ME).problems.is_empty();
+        announced
+            && new.publish(&folder, sim).is_ok()
+            && new.claim(&folder, sim, ME).problems.is_empty()
+    };
+    let judge = |sim: &SimFs, reported: bool, context: &str| {
+        let bytes = sim.read(record_path());
+        let bytes = bytes.unwrap_or_else(|| panic!("{context}: the record is gone"));
+        let found = OwnerRecord::parse(&bytes);
+        let found = found.unwrap_or_else(|refusal| panic!("{context}: {refusal}"));
+        let there = [&old, &new].map(|image| is_whole(sim, image, context));
+        assert!(there[0] || there[1], "{context}: neither head is there");
+        for (image, is_there) in [&old, &new].into_iter().zip(there) {
+            let key = image.key();
+            let is_named = found.key == key || found.leaving == Some(key);
+            assert!(
+                is_named || !is_there,
+                "{context}: {} is nobody's",
+                image.name()
+            );
+        }
+        assert!(!reported || there == [false, true], "{context}: {there:?}");
+        assert!(work(sim), "{context}");
+        collect_later(sim, &open(sim));
+        assert_eq!(images(sim), [format!("v1/{}", new.name())], "{context}");
+        let bytes = sim.read(record_path());
+        assert_eq!(bytes, Some(record(&new, None).encode()), "{context}");
+    };
+    at_every_operation(&base, &work, &[STOP, IO, FULL], None, &judge);
+}
+
 #[test]
 fn a_first_claim_leaves_a_whole_record_or_none() {
     let image = Image::new(1, 0);
