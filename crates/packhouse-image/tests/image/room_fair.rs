@@ -5,6 +5,7 @@ use packhouse_image::{
     Folder, Limits, NoRoom, Room, Settings, Wanted, Why, collect, inventory, make_room,
 };
 use packhouse_sim::SimFs;
+use packhouse_sys::clock::Clock;
 
 const IMAGE_BYTES: u64 = 4144;
 const MINUTE_NS: i64 = HOUR_NS / 60;
@@ -283,5 +284,37 @@ fn a_temporary_file_has_a_writer_while_its_lock_is_held() {
     assert_eq!(collected(&sim, &folder), []);
     sim.clock().advance_ns(MINUTE_NS / 30);
     assert_eq!(collected(&sim, &folder).len(), 1);
+    assert_eq!(temps(&sim), [""; 0]);
+}
+
+/// A board without a battery starts in 1970 and has the right time later.
+#[test]
+fn a_start_in_1970_makes_nothing_immortal_and_removes_nobodys_work() {
+    let (before, then, new) = (Image::new(1, 0), Image::new(2, 0), Image::new(9, 0));
+    let (sim, folder) = disk_with(&[]);
+    publish(&sim, &folder, &before);
+    before.claim(&folder, &sim, "/models/one");
+    let writer = locked_temp(&sim, &Image::new(3, 0), 55);
+    let back_ns = sim.clock().wall_ns() - MINUTE_NS;
+    ahead(&sim, -back_ns, || {
+        publish(&sim, &folder, &then);
+        then.claim(&folder, &sim, "/models/two");
+        // Dated in the future by this clock, the hit is noted all the same.
+        assert!(before.claim(&folder, &sim, "/models/one").written_bytes > 0);
+        let done = collect(&folder, &*sim.clock(), Limits::default(), false);
+        let done = done.expect("because the lock is free");
+        assert_eq!(
+            done.removal.removed,
+            [],
+            "a living writer, and keys with owners"
+        );
+    });
+    drop(writer);
+    sim.clock().advance_ns(HOUR_NS);
+    assert!(before.claim(&folder, &sim, "/models/one").written_bytes > 0);
+    // The temporary file and the head that was last used in 1970 make room; the other was used now.
+    let room = room(&sim, &folder, 2 * IMAGE_BYTES, &new, 1);
+    assert_eq!(room.refused, None);
+    assert_eq!(images(&sim), names_of(&[&before]));
     assert_eq!(temps(&sim), [""; 0]);
 }
