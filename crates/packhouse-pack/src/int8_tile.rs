@@ -2,7 +2,7 @@
 //!
 //! - `Gather`: where columns come from;
 //! - `Packers::pack_tile` packs a tile, `Packers::pack_column` one column alone;
-//! - `Packers::tile_fingerprint`: which packer this is.
+//! - `Packers::tile_fingerprint`: which packer this is, in every way that tiles are packed (`ways`).
 //!
 //! Invariants:
 //! - the judge is `packhouse_layout::int8_tile`; every level makes its bytes, on any number of
@@ -23,6 +23,7 @@ pub(crate) mod head;
 pub(crate) mod quantiser;
 pub(crate) mod scalar;
 mod target;
+mod ways;
 mod work;
 
 use crate::{IsaLevel, Packers};
@@ -36,7 +37,7 @@ use std::thread::Builder;
 pub use columns::{BAND_COLUMNS, CHUNK, CodeColumns, STRIP_COLUMNS};
 
 use bound::Bound;
-use target::{PIECE_BYTES, Target};
+use target::Target;
 use work::Work;
 
 /// Where the values of columns come from. A column is a row of the vocabulary; its target is `kpad`
@@ -102,15 +103,27 @@ impl Packers {
 
     /// The fingerprint of the packer of tiles: the golden head of F32 is packed once, by
     /// `pack_tile`, and the answer kept. It is that of the head's layout, `Packers::fingerprint`.
+    ///
+    /// Small tiles are packed in every way besides: past the caches and not, on one thread and on
+    /// three, with either gather, at any address. A packer that makes other tiles than the judge in
+    /// one of them has another fingerprint. This takes some milliseconds, once.
     pub fn tile_fingerprint(&self, order: TileOrder) -> Fingerprint {
         *self.tile_fingerprint_cell(order).get_or_init(|| {
             let golden = golden_head(order);
-            golden.admitted.fingerprint(&self.pack_golden(&golden))
+            let mut packed = self.pack_golden(&golden);
+            packed.extend_from_slice(self.tile_differences(order));
+            golden.admitted.fingerprint(&packed)
         })
     }
 }
 
 impl Packers {
+    /// What these packers make of small tiles where it is not what the judge makes of them.
+    pub(crate) fn tile_differences(&self, order: TileOrder) -> &[u8] {
+        self.tile_differences_cell(order)
+            .get_or_init(|| ways::differences(self.tile_kernels(), order, ways::PATIENCE))
+    }
+
     /// The tiles of a golden head as a payload has them.
     fn pack_golden(&self, golden: &GoldenHead) -> Vec<u8> {
         let geometry = &golden.geometry;
@@ -159,14 +172,17 @@ pub(crate) fn pack<E: Send>(
     gather: Gather<'_, E>,
     thread_count: NonZeroUsize,
 ) -> Result<f64, E> {
-    pack_on(bound, tile, gather, thread_count, Builder::new)
+    let Range { start, end } = tile.columns;
+    let count = size(end.saturating_sub(start));
+    let split = Split::of(tile.geometry, count, thread_count);
+    pack_on(bound, tile, gather, split, Builder::new)
 }
 
 fn pack_on<E: Send>(
     bound: Bound,
     tile: Tile<'_>,
     gather: Gather<'_, E>,
-    thread_count: NonZeroUsize,
+    split: Split,
     builder: fn() -> Builder,
 ) -> Result<f64, E> {
     let Tile {
@@ -182,10 +198,8 @@ fn pack_on<E: Send>(
     assert!(count <= geometry.t(), "columns of a tile");
     let (packed, padding) = scales.split_at_mut(size(count));
     padding.fill(bound.quantise(&[], &mut [], CHUNK));
-    let split = Split::of(geometry, size(count), thread_count);
-    let streamed = codes.len() >= STREAM_BYTES;
-    let target = Target::new(geometry, codes, packed, split.strip_columns);
-    let work = Work::new(bound, size(geometry.kpad()), streamed, target);
+    let target = Target::new(geometry, codes, packed, &split);
+    let work = Work::new(bound, size(geometry.kpad()), split.streamed, target);
     let first = columns.start;
     match gather {
         Gather::Serial(fill) => {
@@ -203,12 +217,16 @@ fn pack_on<E: Send>(
     }
 }
 
-/// How a tile is shared out.
-struct Split {
+/// How a tile is shared out and written.
+pub(crate) struct Split {
     /// Threads besides the calling one.
-    others: usize,
-    /// Most columns of a strip.
-    strip_columns: usize,
+    pub(crate) others: usize,
+    /// Most columns of a strip, a multiple of 64; the blocked order has bands.
+    pub(crate) strip_columns: usize,
+    /// Whether codes are written past the caches where they can be.
+    pub(crate) streamed: bool,
+    /// Bytes of a piece of padding.
+    pub(crate) piece_bytes: usize,
 }
 
 impl Split {
@@ -224,14 +242,20 @@ impl Split {
             TileOrder::Blocked => BAND_COLUMNS,
         };
         // Padding is shared out too, but is no reason to start threads for a tile that has little.
-        let padding = size(geometry.code_bytes()) - column_count * size(geometry.kpad());
+        let code_bytes = size(geometry.code_bytes());
+        let padding = code_bytes.saturating_sub(column_count.saturating_mul(size(geometry.kpad())));
         let pieces = column_count.div_ceil(strip_columns) + padding / PIECE_BYTES;
         Self {
             others: threads.min(pieces.max(1)) - 1,
             strip_columns,
+            streamed: code_bytes >= STREAM_BYTES,
+            piece_bytes: PIECE_BYTES,
         }
     }
 }
+
+/// Bytes of a piece of padding.
+const PIECE_BYTES: usize = 1 << 20;
 
 /// Codes of a strip, where 64 columns have no more.
 const STRIP_CODES: usize = 4 << 20;
@@ -282,9 +306,10 @@ mod tests {
                     codes: &mut codes,
                     scales: &mut scales,
                 };
-                let threads = NonZeroUsize::MIN.saturating_add(4);
+                let split = Split::of(&geometry, 599, NonZeroUsize::MIN.saturating_add(4));
+                assert!(split.others > 0);
                 let kernels = Packers::detect().tile_kernels();
-                let Ok(sum) = pack_on(kernels, tile, gather, threads, builder);
+                let Ok(sum) = pack_on(kernels, tile, gather, split, builder);
                 (codes, scales, sum)
             };
             let right = pack(Builder::new, false);

@@ -1,6 +1,7 @@
 //! A tile cut into disjoint pieces, in safe code: strips of columns first, in their order, then
 //! whatever no column fills.
 
+use crate::int8_tile::Split;
 use crate::int8_tile::columns::BAND_COLUMNS;
 use packhouse_layout::int8_tile::{TileGeometry, TileOrder};
 
@@ -11,6 +12,7 @@ pub(crate) struct Target<'a> {
     /// Scales of the columns that are left.
     scales: &'a mut [f32],
     place: Left<'a>,
+    piece_bytes: usize,
 }
 
 /// Some columns of a tile.
@@ -38,13 +40,12 @@ enum Left<'a> {
 }
 
 impl<'a> Target<'a> {
-    /// All of a tile; of its columns `scales` are those to be packed. Strips have at most
-    /// `strip_columns`, a multiple of 64; in the blocked order that is `BAND_COLUMNS`.
+    /// All of a tile; of its columns `scales` are those to be packed.
     pub(crate) fn new(
         geometry: &TileGeometry,
         codes: &'a mut [i8],
         scales: &'a mut [f32],
-        strip_columns: usize,
+        split: &Split,
     ) -> Self {
         let size = |size: u64| usize::try_from(size).expect("because the codes lie in memory");
         let (kd, nd, depth) = (
@@ -55,7 +56,8 @@ impl<'a> Target<'a> {
         let place = match geometry.order() {
             TileOrder::RowMajor => {
                 let (packed, below) = codes.split_at_mut(depth * nd);
-                Left::Rows(packed.chunks_exact_mut(nd).collect(), strip_columns, below)
+                let rows = packed.chunks_exact_mut(nd).collect();
+                Left::Rows(rows, split.strip_columns, below)
             }
             TileOrder::Blocked => Left::Bands(kd * BAND_COLUMNS, codes),
         };
@@ -63,6 +65,7 @@ impl<'a> Target<'a> {
             next: 0,
             scales,
             place,
+            piece_bytes: split.piece_bytes,
         }
     }
 
@@ -113,7 +116,7 @@ impl<'a> Target<'a> {
         let bytes = match &mut self.place {
             Left::Rows(rows, _, below) => {
                 let width = rows.first().map_or(0, |row| row.len());
-                if let Some(fitting) = PIECE_BYTES.checked_div(width) {
+                if let Some(fitting) = self.piece_bytes.checked_div(width) {
                     let count = fitting.clamp(1, rows.len());
                     return Some(rows.split_off(rows.len() - count));
                 }
@@ -122,7 +125,7 @@ impl<'a> Target<'a> {
             }
             Left::Bands(_, bands) => bands,
         };
-        let count = bytes.len().min(PIECE_BYTES);
+        let count = bytes.len().min(self.piece_bytes);
         (count > 0).then(|| vec![take(bytes, count)])
     }
 }
@@ -133,6 +136,3 @@ fn take<'a>(rest: &mut &'a mut [i8], count: usize) -> &'a mut [i8] {
     *rest = left;
     taken
 }
-
-/// Bytes of a piece of padding.
-pub(crate) const PIECE_BYTES: usize = 1 << 20;

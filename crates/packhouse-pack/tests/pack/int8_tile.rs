@@ -4,7 +4,9 @@
 
 use crate::int8_values::values;
 use crate::{length, levels};
-use packhouse_layout::int8_tile::{TileGeometry, TileOrder, TileSizes, golden_head, pack_tile};
+use packhouse_layout::int8_tile::{
+    GoldenHead, TileGeometry, TileOrder, TileSizes, golden_head, pack_tile,
+};
 use packhouse_pack::int8_tile::Gather;
 use packhouse_pack::{IsaLevel, Packers, TILE_KERNELS};
 use proptest::prelude::*;
@@ -288,8 +290,11 @@ fn a_column_alone_is_what_it_is_in_its_tile() {
 fn the_fingerprint_is_that_of_the_heads_layout_at_every_level() {
     for order in [TileOrder::RowMajor, TileOrder::Blocked] {
         let golden = golden_head(order);
+        let right = Ok(golden.admitted.fingerprint(&judged(&golden)));
         for packers in levels() {
             let of_layout = packers.fingerprint(&golden.admitted);
+            // Whatever way of packing tiles is wrong, the fingerprint is not the judge's.
+            assert_eq!(of_layout, right, "{order:?} {}", packers.level().name());
             for _ in 0..2 {
                 assert_eq!(Ok(packers.tile_fingerprint(order)), of_layout, "{order:?}");
             }
@@ -300,6 +305,27 @@ fn the_fingerprint_is_that_of_the_heads_layout_at_every_level() {
         fingerprint(TileOrder::RowMajor),
         fingerprint(TileOrder::Blocked)
     );
+}
+
+/// The payload of a golden head, by the judge.
+fn judged(golden: &GoldenHead) -> Vec<u8> {
+    let geometry = &golden.geometry;
+    let (width, depth) = (length(golden.width), length(geometry.kpad()));
+    let mut payload = Vec::new();
+    for tile in 0..geometry.tile_count(golden.vocabulary) {
+        let columns = geometry.tile_columns(golden.vocabulary, tile);
+        let columns = &golden.values[length(columns.start) * width..length(columns.end) * width];
+        let mut values = vec![0.0; columns.len() / width * depth];
+        for (whole, column) in values.chunks_mut(depth).zip(columns.chunks(width)) {
+            whole[..width].copy_from_slice(column);
+        }
+        let mut codes = vec![0; length(geometry.code_bytes())];
+        let mut scales = vec![0.0; length(geometry.nd())];
+        pack_tile(geometry, &values, &mut codes, &mut scales);
+        payload.extend(codes.iter().map(|code| code.cast_unsigned()));
+        payload.extend(scales.iter().flat_map(|scale| scale.to_le_bytes()));
+    }
+    payload
 }
 
 #[test]
