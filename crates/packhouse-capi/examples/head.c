@@ -177,13 +177,18 @@ static int start(const engine *e, uint32_t mode, float *logits) {
         .width = e->width,
         .dtype = "BF16",
     };
-    packhouse_tensor tensor = {e->head, e->vocabulary * e->width * sizeof *e->head};
+    /* What feeds a column: the matrix, and what makes floats of it, here as ggml does. */
+    static const char reader[] = "ggml-values/1";
+    const packhouse_tensor tensors[] = {
+        {e->head, e->vocabulary * e->width * sizeof *e->head},
+        {reader, sizeof reader - 1},
+    };
     packhouse_images *images = NULL;
     packhouse_serve *serve = NULL;
     const char *owner = e->file ? e->file : "a made-up head";
     int failure = 3;
     if (packhouse_images_open(&options, &images, &refusal) ||
-        packhouse_head_digest(&head, &tensor, 1, options.thread_count, &refusal) ||
+        packhouse_head_digest(&head, tensors, 2, options.thread_count, &refusal) ||
         packhouse_serve_begin(images, &head, &e->geometry, owner, &serve, &refusal))
         refused("the head", &refusal);
     else

@@ -45,12 +45,20 @@
    - What must not change. From packhouse_head_digest until the last packhouse_serve_tile that
      leans on its digest, the tensors that it was taken of, and what the callback gives, stay the
      same: the digest is taken at its word, and a change would be written into images.
-   - Device buffers. An image's bytes are hashed in private memory and copied to codes and scales
-     from there: what is hashed is what is used. A hit reads no code back, and the scales once, for
-     their sum. A packed tile is read back once when its image is written, and any by
-     PACKHOUSE_CHECK_FULL; where the device's memory is slow to read, give the host's and copy. The
-     buffers hold the tile when the call returned PACKHOUSE_OK. When it refused the request they are
+   - What the digest must cover. All that decides what the callback gives: the matrix, scales that
+     lie apart from it, a merged adapter and its factor, and the code that makes floats of them. So
+     the last tensor is a name of that code, another one as soon as any value is another: the 13
+     bytes ggml-values/1 for ggml's own values, bit for bit; an engine's own name else. Without it a
+     start with a repaired reader would hit images of the old one, and only samples could tell.
+   - Device buffers. Codes and scales are written and never read: they may be a device's memory,
+     slow to read and open to others. An image's bytes are hashed in private memory and copied from
+     there. A tile whose image will be written is packed in private memory, hashed and written from
+     there, and copied; the serve keeps that memory, a tile's codes and scales, until its release.
+     Without it the tile is packed straight into the buffers, and no image is written. The buffers
+     hold the tile when the call returned PACKHOUSE_OK. When it refused the request they are
      untouched; after PACKHOUSE_TILE_COLUMN they are of no value.
+   - Overlap. A serve may go from thread to thread, and tiles need nothing but the head: load them
+     on a thread of their own while the rest of the model comes up, and join before the first use.
 
    Written from the library's source (cargo xtask docs); a test compares both. */
 
@@ -295,10 +303,12 @@ enum {
     PACKHOUSE_IMAGE_SAMPLE_CODE = 237,
     /* An image was not written because images are only read. */
     PACKHOUSE_IMAGE_READ_ONLY = 240,
-    /* An image was not written because it fits no bound, or room could not be made. */
+    /* An image was not written because it fits no bound, or others kept room from being made. */
     PACKHOUSE_IMAGE_NO_ROOM = 241,
-    /* An image could not be written. */
+    /* An image could not be written, or room for it could not be made. */
     PACKHOUSE_IMAGE_WRITE_FAILED = 242,
+    /* An image was not written because there is no private memory to pack it in. */
+    PACKHOUSE_IMAGE_NO_MEMORY = 243,
 };
 
 /* An open set, and the texts of it that C was shown. */
@@ -976,10 +986,11 @@ packhouse_status packhouse_tile_position(
     packhouse_refusal *refusal);
 
 /* Writes a head's digest, and how long it took, into the head: a hash over its vocabulary,
-   width, tied and dtype, and the bytes of every tensor that feeds a column, in an order that
-   stays the same: the matrix, and scales that lie apart from it. Hashes on up to thread_count
-   threads, the calling one among them, but on no more than the process has CPUs; 0 is one.
-   While images are off it need not be called. */
+   width, tied and dtype, and the bytes of all that feeds a column, in an order that stays the
+   same: the matrix, scales that lie apart from it, and last a name of the code that makes
+   floats of them, as the 13 bytes ggml-values/1. Hashes on up to thread_count threads, the
+   calling one among them, but on no more than the process has CPUs; 0 is one. While images are
+   off it need not be called. */
 packhouse_status packhouse_head_digest(
     packhouse_head *head,
     const packhouse_tensor *tensors,

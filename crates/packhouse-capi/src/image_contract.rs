@@ -9,9 +9,6 @@ use packhouse_image::{
     Check, Dtype, Head, HeadDigest, Mode, OWNER_BYTES_MAX, Owner, RequestRefusal, Settings,
 };
 use packhouse_layout::int8_tile::{TileGeometry, TileOrder, TileSizes};
-use packhouse_sys::clock::{Clock as _, RealClock};
-use packhouse_sys::fs::Fs as _;
-use packhouse_sys::real::RealFs;
 use std::ffi::c_char;
 use std::mem::offset_of;
 use std::num::NonZeroUsize;
@@ -163,8 +160,8 @@ pub(crate) fn settings(given: &packhouse_images_options) -> Result<Settings, Usa
             let expected = "0, or PACKHOUSE_IMAGES_SEEDED in options.flags";
             return value("options.seed", given.seed, expected);
         }
-        0 => drawn(),
-        _ => given.seed,
+        0 => None,
+        _ => Some(given.seed),
     };
     Ok(Settings {
         mode,
@@ -175,16 +172,6 @@ pub(crate) fn settings(given: &packhouse_images_options) -> Result<Settings, Usa
         threads: threads(given.thread_count),
         seed,
     })
-}
-
-/// A seed that differs from start to start.
-fn drawn() -> u64 {
-    let mut bytes = [0; 8];
-    match RealFs.random(&mut bytes) {
-        Ok(()) => u64::from_le_bytes(bytes),
-        // Any other number moves the samples too.
-        Err(_) => RealClock.wall_ns().unsigned_abs(),
-    }
 }
 
 /// So many threads, but no more than the process may run at once; 0 is one.

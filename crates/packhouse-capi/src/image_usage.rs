@@ -123,9 +123,11 @@ codes! {
     ReadOnly = 240, c"PACKHOUSE_IMAGE_READ_ONLY",
         "An image was not written because images are only read.";
     NoRoom = 241, c"PACKHOUSE_IMAGE_NO_ROOM",
-        "An image was not written because it fits no bound, or room could not be made.";
+        "An image was not written because it fits no bound, or others kept room from being made.";
     WriteFailed = 242, c"PACKHOUSE_IMAGE_WRITE_FAILED",
-        "An image could not be written.";
+        "An image could not be written, or room for it could not be made.";
+    NoMemory = 243, c"PACKHOUSE_IMAGE_NO_MEMORY",
+        "An image was not written because there is no private memory to pack it in.";
 }
 
 impl ImageCode {
@@ -146,7 +148,7 @@ impl TileFailure {
             Self::Dtype(_) => ImageCode::Dtype,
             Self::Column(_) => ImageCode::Column,
             Self::Busy => ImageCode::Busy,
-            Self::Request(RequestRefusal::Head(_)) => ImageCode::Head,
+            Self::Request(RequestRefusal::Head(_) | RequestRefusal::Digest) => ImageCode::Head,
             Self::Request(RequestRefusal::Depth { .. }) => ImageCode::Depth,
             Self::Request(RequestRefusal::Tile { .. }) => return INDEX,
             Self::Request(RequestRefusal::Codes { .. } | RequestRefusal::Scales { .. }) => {
@@ -184,6 +186,7 @@ impl ImageCode {
             NotWrittenCode::Off => off.map_or(Self::OffAsked, Self::from),
             NotWrittenCode::ReadOnly => Self::ReadOnly,
             NotWrittenCode::NoRoom => Self::NoRoom,
+            NotWrittenCode::NoMemory => Self::NoMemory,
             NotWrittenCode::Failed => Self::WriteFailed,
         }
     }

@@ -82,8 +82,9 @@ pub unsafe extern "C" fn packhouse_tile_position(
 }
 
 /// Writes a head's digest, and how long it took, into the head: a hash over its vocabulary, width,
-/// tied and dtype, and the bytes of every tensor that feeds a column, in an order that stays the
-/// same: the matrix, and scales that lie apart from it. Hashes on up to `thread_count` threads, the
+/// tied and dtype, and the bytes of all that feeds a column, in an order that stays the same: the
+/// matrix, scales that lie apart from it, and last a name of the code that makes floats of them, as
+/// the 13 bytes `ggml-values/1`. Hashes on up to `thread_count` threads, the
 /// calling one among them, but on no more than the process has CPUs; 0 is one. While images are off
 /// it need not be called.
 ///
@@ -230,7 +231,7 @@ pub unsafe extern "C" fn packhouse_serve_begin(
         let geometry = unsafe { tile_geometry(geometry) }?;
         // SAFETY: as above.
         let owner = owner_of(unsafe { edge::text(owner, "owner") }?)?;
-        if given.digest == [0; PACKHOUSE_DIGEST_BYTES] && opened.images.why_off().is_none() {
+        if head.digest == HeadDigest::NONE && opened.images.why_off().is_none() {
             return Err(Usage::Value {
                 argument: "head.digest",
                 actual: 0,
@@ -348,7 +349,7 @@ pub unsafe extern "C" fn packhouse_serve_counters(
         // SAFETY: the caller's promise, here and below.
         let (serve, struct_size) = unsafe { (begun(serve)?, edge::judge(counters)?) };
         let counted = lock(serve)?.counters().clone();
-        let seed = serve.images.settings().seed;
+        let seed = serve.images.seed();
         // SAFETY: as above.
         unsafe {
             edge::fill(
@@ -441,5 +442,79 @@ fn lock(serve: &packhouse_serve) -> Result<MutexGuard<'_, Serve>, TileFailure> {
         Err(TryLockError::WouldBlock) => Err(TileFailure::Busy),
         // A panic was told as a defect; what it left are counters at worst.
         Err(TryLockError::Poisoned(poisoned)) => Ok(poisoned.into_inner()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use packhouse_image::{Dtype, Head, Outcome, Owner, Settings};
+    use packhouse_layout::int8_tile::{TileGeometry, TileOrder, TileSizes};
+    use std::num::NonZeroUsize;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    /// A defect of ours in the middle of a tile, which the edge catches and tells: the serve counts
+    /// on and fills that tile and the others.
+    #[test]
+    fn a_serve_is_of_use_after_a_defect() {
+        let folder = tempfile::tempdir().expect("because there is a folder for it");
+        let settings = Settings {
+            min_free_bytes: 0,
+            ..Settings::new()
+        };
+        let images = Images::open(
+            Arc::new(RealFs),
+            Arc::new(RealClock),
+            Some(folder.path()),
+            settings,
+        );
+        let sizes = TileSizes {
+            kd: 64,
+            nd: 128,
+            kpad: 64,
+            t: 100,
+        };
+        let geometry = TileGeometry::new(TileOrder::Blocked, sizes);
+        let geometry = geometry.expect("because the sizes fit");
+        let dtype = Dtype::new("F32").expect("because it is printable");
+        let head = Head {
+            vocabulary: 130,
+            width: 64,
+            tied: false,
+            dtype,
+            digest: HeadDigest::of(130, 64, false, &dtype, &[b"made up"], NonZeroUsize::MIN),
+        };
+        let owner = Owner::new("a test").expect("because it is short");
+        let served = images.serve(Arc::new(Packers::detect()), head, geometry, owner);
+        let serve = packhouse_serve {
+            serve: Mutex::new(served.expect("because the head fits")),
+            images,
+            geometry,
+            width: 64,
+        };
+        let (mut codes, mut scales) = (vec![0; 64 * 128], vec![0.0; 128]);
+        let mut tile = |index, fill: &mut dyn FnMut(u64) -> f32| {
+            let mut locked = lock(&serve).expect("because nobody else has it");
+            let mut fill = |column, target: &mut [f32]| {
+                target.fill(fill(column));
+                Ok::<(), ()>(())
+            };
+            let gather = Gather::Serial(&mut fill);
+            let served = locked.tile(index, 64, gather, &mut codes, &mut scales);
+            served.expect("because no column fails").outcome
+        };
+        let mut defect = |column| match column {
+            57 => panic!("a defect"),
+            _ => 1.0,
+        };
+        let caught = catch_unwind(AssertUnwindSafe(|| tile(0, &mut defect)));
+        assert!(caught.is_err() && serve.serve.is_poisoned());
+        for (index, is_hit) in [(0, false), (1, false), (0, true)] {
+            let outcome = tile(index, &mut |column| 1.0 + column as f32);
+            assert_eq!(outcome == Outcome::Hit, is_hit, "{index}");
+        }
+        let counted = lock(&serve).expect("because nobody else has it");
+        let counted = counted.counters();
+        assert_eq!((counted.tiles_packed, counted.tiles_written), (2, 2));
     }
 }

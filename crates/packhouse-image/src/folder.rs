@@ -30,6 +30,8 @@ pub struct Folder {
     owners: Option<Dir>,
     uid: u32,
     anchored: AtomicBool,
+    /// Waiting for the lock was in vain.
+    busy: AtomicBool,
 }
 
 /// Why a folder is not used for images.
@@ -84,6 +86,7 @@ impl Folder {
             owners,
             uid: fs.effective_uid(),
             anchored: AtomicBool::new(false),
+            busy: AtomicBool::new(false),
         }))
     }
 
@@ -100,6 +103,15 @@ impl Folder {
     /// `<root>/v1`.
     pub(crate) fn images(&self) -> &Dir {
         &self.images
+    }
+
+    /// Whether waiting for the lock was in vain, and it was not had since.
+    pub(crate) fn was_busy(&self) -> bool {
+        self.busy.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn note_busy(&self, busy: bool) {
+        self.busy.store(busy, Ordering::Relaxed);
     }
 
     /// `<root>/v1/owners`; `None` where there is none.

@@ -22,7 +22,8 @@ pub struct Head {
     pub tied: bool,
     /// The stored type's name.
     pub dtype: Dtype,
-    /// What the head's content is. Not used while images are off.
+    /// What the head's content is. While images are off it is not used and may be
+    /// `HeadDigest::NONE`.
     pub digest: HeadDigest,
 }
 
@@ -44,8 +45,12 @@ hash_type!(
 );
 
 impl HeadDigest {
-    /// Hashes a head on up to `threads` threads. `tensors` are all that feed a column, as stored:
-    /// the matrix, and scales that lie apart from it.
+    /// Of no head: what a caller gives whose images are off. A serve with images refuses it.
+    pub const NONE: Self = Self([0; 32]);
+
+    /// Hashes a head on up to `threads` threads. `tensors` is all that feeds a column, in an order
+    /// that stays the same: the matrix as stored, scales that lie apart from it, an adapter that is
+    /// merged into it, and last the name of the code that makes values of them, as `GGML_VALUES`.
     pub fn of(
         vocabulary: u64,
         width: u64,
@@ -117,6 +122,11 @@ impl fmt::Debug for Dtype {
         write!(f, "Dtype({})", self.text())
     }
 }
+
+/// Names the reading of ggml's types by `packhouse_layout::dequant`, which is ggml's own, bit for
+/// bit. Whoever reads a head by it, or bit for bit as it does, gives this as the last of the tensors
+/// to `HeadDigest::of`. Another number stands in it as soon as any value is another.
+pub const GGML_VALUES: &[u8] = b"ggml-values/1";
 
 /// Bytes of a type's name in a header.
 pub(crate) const DTYPE_BYTES: usize = 16;

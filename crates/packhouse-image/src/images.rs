@@ -24,6 +24,8 @@ pub(crate) struct Shared {
     pub(crate) fs: Arc<dyn Fs>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) settings: Settings,
+    /// What rotates the samples: given or drawn.
+    pub(crate) seed: u64,
     pub(crate) folder: Result<Folder, Off>,
 }
 
@@ -57,10 +59,12 @@ impl Images {
         settings: Settings,
     ) -> Self {
         let folder = open_folder(fs.as_ref(), root, settings.mode);
+        let seed = settings.seed.unwrap_or_else(|| drawn(&*fs, &*clock));
         let shared = Shared {
             fs,
             clock,
             settings,
+            seed,
             folder,
         };
         Self {
@@ -78,6 +82,11 @@ impl Images {
         &self.shared.settings
     }
 
+    /// The seed of the samples, given or drawn.
+    pub fn seed(&self) -> u64 {
+        self.shared.seed
+    }
+
     /// The folder, unless images are off.
     pub fn folder(&self) -> Option<&Folder> {
         self.shared.folder.as_ref().ok()
@@ -86,7 +95,7 @@ impl Images {
     /// Starts serving the tiles of one head. Opens no file.
     ///
     /// # Errors
-    /// When the head has no tiles in this geometry.
+    /// When the head has no tiles in this geometry, or was never hashed while images are on.
     pub fn serve(
         &self,
         packers: Arc<Packers>,
@@ -95,6 +104,16 @@ impl Images {
         owner: Owner,
     ) -> Result<Serve, RequestRefusal> {
         Serve::new(self.shared.clone(), packers, head, geometry, owner)
+    }
+}
+
+/// A seed that differs from start to start.
+fn drawn(fs: &dyn Fs, clock: &dyn Clock) -> u64 {
+    let mut bytes = [0; 8];
+    match fs.random(&mut bytes) {
+        Ok(()) => u64::from_le_bytes(bytes),
+        // Any other number moves the samples too.
+        Err(_) => clock.wall_ns().unsigned_abs(),
     }
 }
 

@@ -10,9 +10,59 @@
 //! - `refusal`: why a file that is there was not used;
 //! - `settings`: how images are used; `images`: a folder of them, or why there is none;
 //! - `serve`: the tiles of one head, from images or packed; `counters`: what that came to;
-//! - `read`, `sample`, `tree`: its parts;
+//! - `read`, `sample`, `tree`, `private`: its parts;
 //! - `folder`, `publish`: files made visible whole or not at all; `owners`, `room`: which images
 //!   stay.
+//!
+//! An engine needs this crate alone:
+//!
+//! ```
+//! use packhouse_image::{
+//!     Dtype, GGML_VALUES, Gather, Head, HeadDigest, Images, Outcome, Owner, Packers, RealClock,
+//!     RealFs, Settings, TileGeometry, TileOrder, TileSizes,
+//! };
+//! use std::num::NonZeroUsize;
+//! use std::sync::Arc;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let folder = tempfile::tempdir()?;
+//! # let root = folder.path();
+//! // What the engine has: a head of 100 columns of 64 values, and a way to a column as floats.
+//! let weights: Vec<f32> = (0..100 * 64).map(|i| (i % 251) as f32 - 125.0).collect();
+//! let column = |column: u64, values: &mut [f32]| -> Result<(), String> {
+//!     values[..64].copy_from_slice(&weights[column as usize * 64..][..64]);
+//!     Ok(())
+//! };
+//! // What its kernels take.
+//! let sizes = TileSizes { kd: 64, nd: 128, kpad: 64, t: 100 };
+//! let geometry = TileGeometry::new(TileOrder::Blocked, sizes)?;
+//! // Which head it is, by the bytes that are held now and what reads them.
+//! let bytes: Vec<u8> = weights.iter().flat_map(|value| value.to_le_bytes()).collect();
+//! let (dtype, tensors) = (Dtype::new("F32")?, [&bytes[..], GGML_VALUES]);
+//! let digest = HeadDigest::of(100, 64, false, &dtype, &tensors, NonZeroUsize::MIN);
+//! let head = Head { vocabulary: 100, width: 64, tied: false, dtype, digest };
+//!
+//! # let settings = Settings { min_free_bytes: 0, ..Settings::new() };
+//! for is_first in [true, false] {
+//! #   let settings = settings.clone();
+//!     // At each start:
+//!     let images = Images::open(Arc::new(RealFs), Arc::new(RealClock), Some(root), settings);
+//!     let packers = Arc::new(Packers::detect());
+//!     let owner = Owner::new("/models/one.gguf")?;
+//!     let mut serve = images.serve(packers, head.clone(), geometry, owner)?;
+//!     for tile in 0..serve.tile_count() {
+//!         // The device's buffers.
+//!         let mut codes = vec![0; geometry.code_bytes() as usize];
+//!         let mut scales = vec![0.0; geometry.nd() as usize];
+//!         let gather = Gather::Parallel(&column);
+//!         let served = serve.tile(tile, geometry.kpad(), gather, &mut codes, &mut scales)?;
+//!         assert_eq!(served.outcome != Outcome::Hit, is_first);
+//!     }
+//!     println!("{}", serve.line());
+//! }
+//! # Ok(())
+//! # }
+//! ```
 //!
 //! Never: prints, reads the environment, or fails a serve because of a file. Specified in
 //! `docs/format/head-image.md`.
@@ -32,6 +82,7 @@ mod key;
 mod lock;
 mod owner;
 mod owners;
+mod private;
 mod publish;
 mod read;
 mod record;
@@ -50,7 +101,7 @@ mod verify;
 pub use collect::{CollectError, Collected, Limits, Selection, collect, remove};
 pub use counters::Counters;
 pub use folder::{Folder, FolderError, ImageFile};
-pub use head::{Dtype, DtypeError, Head, HeadDigest};
+pub use head::{Dtype, DtypeError, GGML_VALUES, Head, HeadDigest};
 pub use header::{
     Difference, HEADER_BYTES, HeadError, Header, HeaderError, HeaderField, PayloadHash, file_bytes,
 };
@@ -59,6 +110,11 @@ pub use inventory::{ImageListing, Inventory, OwnerListing, TempListing, inventor
 pub use key::{FORMAT_VERSION, ImageKey, ImageName, TILES_MAX};
 pub use owner::{OWNER_BYTES_MAX, Owner, OwnerError, OwnerId};
 pub use owners::{Claim, ClaimProblem, Claimant, announce, claim};
+pub use packhouse_layout::int8_tile::{GeometryError, TileGeometry, TileOrder, TileSizes};
+pub use packhouse_pack::Packers;
+pub use packhouse_pack::int8_tile::Gather;
+pub use packhouse_sys::clock::RealClock;
+pub use packhouse_sys::real::RealFs;
 pub use publish::PublishError;
 pub use record::{OwnerRecord, RECORD_BYTES, RecordRefusal};
 pub use refusal::{Refusal, RefusalCode, RefusalWhy};

@@ -2,7 +2,9 @@
 //!
 //! Invariants:
 //! - it is an OFD lock, so the kernel gives it back at death;
-//! - a wait has a bound: a holder that is stopped costs others an eviction, no more.
+//! - a wait has a bound: a holder that is stopped costs others an eviction, no more;
+//! - whoever waited in vain does not wait again on the same folder until the lock is had: a start
+//!   with many tiles waits once.
 //!
 //! Never: guards images themselves, which need no lock; a reader has its descriptor.
 
@@ -27,7 +29,9 @@ impl Drop for Guard {
 /// Waits for the lock. `None`: somebody else still has it after `LOCK_WAIT_NS`.
 pub(crate) fn lock(folder: &Folder, clock: &dyn Clock) -> Result<Option<Guard>, FsError> {
     let file = lock_file(folder)?;
-    let had = file.lock_within(clock, LockKind::Exclusive, (0, 1), LOCK_WAIT_NS)?;
+    let wait_ns = if folder.was_busy() { 0 } else { LOCK_WAIT_NS };
+    let had = file.lock_within(clock, LockKind::Exclusive, (0, 1), wait_ns)?;
+    folder.note_busy(!had);
     Ok(had.then_some(Guard { held: file }))
 }
 

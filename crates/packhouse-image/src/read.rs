@@ -1,9 +1,9 @@
-//! From a file into the caller's buffers: the bytes that are hashed are the bytes that are used.
+//! From a file into the caller's codes: the bytes that are hashed are the bytes that are used.
 //!
 //! Invariants:
-//! - each piece is read into private memory, hashed there, and copied from there, so that a
-//!   device's memory is written and never read;
-//! - all of codes and scales is written, unless a read fails.
+//! - each piece is read into private memory, hashed there, and copied from there: codes are written
+//!   and never read, as they may be a device's memory;
+//! - all codes are written, unless a read fails; scales stay private, as they are summed.
 
 use crate::header::PayloadHash;
 use crate::sample::Sample;
@@ -12,11 +12,11 @@ use packhouse_sys::fs::{File, FsError, FsErrorKind, Operation};
 use std::num::NonZeroUsize;
 use std::ops::Range;
 
-/// A payload that lies in the caller's buffers now.
+/// A payload whose codes lie where the caller wanted them.
 pub(crate) struct Loaded {
     hash: PayloadHash,
     sampled: Vec<i8>,
-    scale_bytes: Vec<u8>,
+    scales: Vec<f32>,
 }
 
 impl Loaded {
@@ -30,26 +30,26 @@ impl Loaded {
         &self.sampled
     }
 
-    /// The scale of a column of the tile, as it was read.
-    pub(crate) fn scale(&self, column: u64) -> f32 {
-        let at = usize::try_from(4 * column).expect("because the scales lie in memory");
-        let bytes = self.scale_bytes[at..].first_chunk();
-        f32::from_le_bytes(*bytes.expect("because a tile has this column"))
+    /// The scales, as they were read.
+    pub(crate) fn scales(&self) -> &[f32] {
+        &self.scales
     }
 }
 
-/// Reads a payload that begins at `offset` into codes and scales, and keeps the sampled codes.
+/// Reads a payload that begins at `offset`, its codes into `codes`, and keeps the scales and the
+/// sampled codes.
 ///
-/// Errors when the file ends early or can't be read; codes and scales are of no value then.
+/// Errors when the file ends early or can't be read; the codes are of no value then.
 pub(crate) fn load(
     file: &File,
     offset: u64,
     sample: &Sample,
     codes: &mut [i8],
-    scales: &mut [f32],
+    scale_count: u64,
     threads: NonZeroUsize,
 ) -> Result<Loaded, FsError> {
-    let mut scale_bytes = vec![0; 4 * scales.len()];
+    let scale_bytes = usize::try_from(4 * scale_count);
+    let mut scale_bytes = vec![0; scale_bytes.expect("because the scales fit the memory")];
     let tree = Tree::new((codes.len() + scale_bytes.len()) as u64);
     let targets = cut(tree, codes, &mut scale_bytes);
     type Target<'a> = (&'a mut [i8], &'a mut [u8]);
@@ -67,13 +67,11 @@ pub(crate) fn load(
     for (place, code) in parts.into_iter().flatten() {
         sampled[place] = code;
     }
-    for (scale, bytes) in scales.iter_mut().zip(scale_bytes.as_chunks().0) {
-        *scale = f32::from_le_bytes(*bytes);
-    }
+    let scales = scale_bytes.as_chunks().0.iter();
     Ok(Loaded {
         hash: PayloadHash::from_bytes(hash),
         sampled,
-        scale_bytes,
+        scales: scales.map(|bytes| f32::from_le_bytes(*bytes)).collect(),
     })
 }
 

@@ -8,6 +8,8 @@
 //! Invariants:
 //! - after a hit or a packing each byte of codes and scales was written by it, whatever a refused
 //!   file put there before;
+//! - codes and scales are written and never read: they may be a device's memory, slow to read and
+//!   open to others. What is hashed, compared, summed and written is private;
 //! - an image that can't be written costs a later start its time, nothing else;
 //! - the owner is noted before the first image of its head is written, so that somebody names it;
 //! - what the owner left is removed only once an image of this head was hit or published: a write
@@ -17,12 +19,13 @@
 
 use crate::counters::{Counters, Line};
 use crate::folder::Folder;
-use crate::head::Head;
+use crate::head::{Head, HeadDigest};
 use crate::header::{HEADER_BYTES, HeadError, Header, file_bytes};
 use crate::images::{Off, Shared};
 use crate::key::{ImageKey, ImageName};
 use crate::owner::Owner;
 use crate::owners::{Claim, ClaimProblem, Claimant, announce, claim};
+use crate::private::{Memory, Private, allocate};
 use crate::publish::PublishError;
 use crate::read::{Loaded, hash_tile, load};
 use crate::refusal::{Refusal, RefusalWhy};
@@ -52,6 +55,11 @@ pub struct Serve {
     owner_noted: bool,
     /// Announcing the owner failed; once is enough, as it may wait.
     unannounced: bool,
+    /// Why there is no room for the head's images; asked once.
+    no_room: Option<NoRoom>,
+    /// Where tiles are packed whose image will be written.
+    private: Private,
+    memory: Memory,
     counters: Counters,
 }
 
@@ -106,6 +114,12 @@ pub enum NotWritten {
     /// Its bytes fit no bound.
     #[error(transparent)]
     NoRoom(NoRoom),
+    /// There is no private memory to pack it in, and the caller's is never read.
+    #[error("there is no memory of {bytes} bytes to pack it in")]
+    NoMemory {
+        /// A tile's codes.
+        bytes: u64,
+    },
     /// It could not be written.
     #[error(transparent)]
     Publish(PublishError),
@@ -120,7 +134,9 @@ pub enum NotWrittenCode {
     ReadOnly,
     /// Its bytes fit no bound.
     NoRoom,
-    /// It could not be written.
+    /// There is no private memory to pack it in.
+    NoMemory,
+    /// It could not be written, or room could not be made.
     Failed,
 }
 
@@ -130,6 +146,9 @@ pub enum RequestRefusal {
     /// The head has no tiles in this geometry.
     #[error(transparent)]
     Head(#[from] HeadError),
+    /// The head was never hashed, and images are on.
+    #[error("the head's digest is {}, and images are on", HeadDigest::NONE)]
+    Digest,
     /// Another packed depth than the geometry's.
     #[error("k is {k}, and kpad is {kpad}")]
     Depth {
@@ -190,7 +209,7 @@ struct Target<'a> {
 
 /// What looking for a tile's image came to.
 enum Found {
-    Hit,
+    Hit { scale_sum: f64 },
     Absent,
     Refused(Refusal),
 }
@@ -204,6 +223,9 @@ impl Serve {
         owner: Owner,
     ) -> Result<Self, RequestRefusal> {
         head.fits(&geometry)?;
+        if shared.folder.is_ok() && head.digest == HeadDigest::NONE {
+            return Err(RequestRefusal::Digest);
+        }
         let identity = shared.folder.is_ok().then(|| {
             let fingerprint = packers.tile_fingerprint(geometry.order());
             Identity {
@@ -220,11 +242,14 @@ impl Serve {
             identity,
             owner_noted: false,
             unannounced: false,
+            no_room: None,
+            private: Private::default(),
+            memory: allocate,
             counters: Counters::default(),
         })
     }
 
-    /// Fills one tile. `k` is the packed depth that the caller's kernel takes. A column is asked
+    /// Fills one tile. Codes and scales are written and never read, as they may be a device's. `k` is the packed depth that the caller's kernel takes. A column is asked
     /// for by its vocabulary row, into a target that is `k` long and zero.
     ///
     /// # Errors
@@ -249,11 +274,10 @@ impl Serve {
         };
         let mut claimed = Claim::default();
         let (outcome, scale_sum) = match found {
-            Found::Hit => {
+            Found::Hit { scale_sum } => {
                 self.counters.tiles_hit += 1;
                 self.note_owner(&mut claimed);
-                let scales = target.scales.iter();
-                (Outcome::Hit, scales.map(|scale| f64::from(*scale)).sum())
+                (Outcome::Hit, scale_sum)
             }
             Found::Absent => self.fill(tile, None, gather, &mut target, &mut claimed)?,
             Found::Refused(refusal) => {
@@ -278,6 +302,13 @@ impl Serve {
         &self.counters
     }
 
+    /// Gives back the memory that tiles are packed in whose images are written: a tile's codes and
+    /// scales. It is kept from tile to tile, until this or the end of the serve; the next tile that
+    /// is written takes it again.
+    pub fn release_memory(&mut self) {
+        self.private = Private::default();
+    }
+
     /// Notes how long the caller hashed the head, for counters and line.
     pub fn note_head_hash_ns(&mut self, ns: u64) {
         self.counters.head_hash_ns += ns;
@@ -298,7 +329,7 @@ impl Serve {
         let line = Line {
             counters: &self.counters,
             off: self.off(),
-            seed: self.shared.settings.seed,
+            seed: self.shared.seed,
             check: self.shared.settings.check,
         };
         line.to_string()
@@ -350,27 +381,45 @@ impl Serve {
         target: &mut Target<'_>,
     ) -> Result<Found, E> {
         let columns = self.columns(tile);
-        let settings = &self.shared.settings;
-        let sampled = match settings.check {
-            Check::Sample => sample_columns(columns.end - columns.start, settings.seed, tile),
+        let shared = self.shared.clone();
+        let check = shared.settings.check;
+        let sampled = match check {
+            Check::Sample => sample_columns(columns.end - columns.start, shared.seed, tile),
             Check::Full => Vec::new(),
         };
         let sample = Sample::new(&self.geometry, sampled);
+        // What every byte of is compared is kept, as the target can't be asked.
+        let mut kept = match check {
+            Check::Sample => Vec::new(),
+            Check::Full => vec![0; target.codes.len()],
+        };
         let start_ns = self.now_ns();
-        let read = self.read(folder, tile, &sample, target);
+        let read = match check {
+            Check::Sample => self.read(folder, tile, &sample, target.codes),
+            Check::Full => self.read(folder, tile, &sample, &mut kept),
+        };
         self.counters.read_ns += self.now_ns().saturating_sub(start_ns);
         let why = match read {
             Ok(None) => return Ok(Found::Absent),
-            Err(why) => Some(why),
+            Err(why) => why,
             Ok(Some(loaded)) => {
                 let start_ns = self.now_ns();
-                let why = self.compare(columns, gather, &sample, &loaded, target);
+                let why = match check {
+                    Check::Sample => self.compare(columns, gather, &sample, &loaded),
+                    Check::Full => self.compare_all(columns, gather, &kept, &loaded),
+                };
                 self.counters.sample_ns += self.now_ns().saturating_sub(start_ns);
-                why?
+                let Some(why) = why? else {
+                    if check == Check::Full {
+                        target.codes.copy_from_slice(&kept);
+                    }
+                    target.scales.copy_from_slice(loaded.scales());
+                    let scales = loaded.scales().iter();
+                    let scale_sum = scales.map(|scale| f64::from(*scale)).sum();
+                    return Ok(Found::Hit { scale_sum });
+                };
+                why
             }
-        };
-        let Some(why) = why else {
-            return Ok(Found::Hit);
         };
         *self.counters.refused.entry(why.code()).or_default() += 1;
         let file = folder.images().path();
@@ -378,14 +427,14 @@ impl Serve {
         Ok(Found::Refused(Refusal { file, why }))
     }
 
-    /// Reads a tile's image into the target, judged by everything that is not the weights. `None`:
-    /// there is no file.
+    /// Reads a tile's image, its codes into `codes`, judged by everything that is not the weights.
+    /// `None`: there is no file.
     fn read(
         &mut self,
         folder: &Folder,
         tile: u64,
         sample: &Sample,
-        target: &mut Target<'_>,
+        codes: &mut [i8],
     ) -> Result<Option<Loaded>, RefusalWhy> {
         let opened = folder.open_image(&self.image_name(tile));
         let Some(image) = opened.map_err(|refusal| refusal.why)? else {
@@ -413,8 +462,15 @@ impl Serve {
             return Err(RefusalWhy::Length { expected, actual });
         }
         let threads = self.shared.settings.threads;
-        let (codes, scales) = (&mut *target.codes, &mut *target.scales);
-        let loaded = load(file, HEADER_BYTES as u64, sample, codes, scales, threads);
+        let scale_count = self.geometry.nd();
+        let loaded = load(
+            file,
+            HEADER_BYTES as u64,
+            sample,
+            codes,
+            scale_count,
+            threads,
+        );
         let after = file.stat().map_err(RefusalWhy::Unreadable)?.size;
         if after != actual {
             let before = actual;
@@ -431,33 +487,38 @@ impl Serve {
         Ok(Some(loaded))
     }
 
-    /// Compares what was read with the weights held now. `None`: it agrees.
+    /// Compares the sampled columns with the weights held now. `None`: they agree.
     fn compare<E: Send>(
         &mut self,
         columns: Range<u64>,
         gather: &mut Gather<'_, E>,
         sample: &Sample,
         loaded: &Loaded,
-        target: &Target<'_>,
+    ) -> Result<Option<RefusalWhy>, E> {
+        let sampled = &mut self.counters.columns_sampled;
+        sample.compare(&self.packers, columns.start, gather, loaded, sampled)
+    }
+
+    /// Packs the whole tile again and compares it with what was read. `None`: it agrees.
+    fn compare_all<E: Send>(
+        &mut self,
+        columns: Range<u64>,
+        gather: &mut Gather<'_, E>,
+        codes: &[i8],
+        loaded: &Loaded,
     ) -> Result<Option<RefusalWhy>, E> {
         let first = columns.start;
-        let sampled = &mut self.counters.columns_sampled;
-        match self.shared.settings.check {
-            Check::Sample => sample.compare(&self.packers, first, gather, loaded, sampled),
-            Check::Full => {
-                let mut codes = vec![0; target.codes.len()];
-                let mut scales = vec![0.0; target.scales.len()];
-                let mut packed = Target {
-                    codes: &mut codes,
-                    scales: &mut scales,
-                };
-                let (sum, asked) = self.pack(columns, gather, &mut packed);
-                self.counters.columns_sampled += asked;
-                sum?;
-                let image = (&*target.codes, &*target.scales);
-                Ok(compare_all(&self.geometry, first, image, (&codes, &scales)))
-            }
-        }
+        let (mut packed, mut scales) = (vec![0; codes.len()], vec![0.0; loaded.scales().len()]);
+        let (sum, asked) = self.pack(columns, gather, &mut packed, &mut scales);
+        self.counters.columns_sampled += asked;
+        sum?;
+        let image = (codes, loaded.scales());
+        Ok(compare_all(
+            &self.geometry,
+            first,
+            image,
+            (&packed, &scales),
+        ))
     }
 
     /// Packs a tile and writes its image, in the place of a refused one if there was one.
@@ -469,28 +530,61 @@ impl Serve {
         target: &mut Target<'_>,
         claimed: &mut Claim,
     ) -> Result<(Outcome, f64), TileError<E>> {
+        let mut private = std::mem::take(&mut self.private);
+        let scale_sum = self.pack_tile(tile, &mut gather, target, &mut private);
+        let outcome = scale_sum.map(|(scale_sum, allowed)| {
+            let start_ns = self.now_ns();
+            let written = allowed.and_then(|()| self.write(tile, &private, claimed));
+            self.counters.write_ns += self.now_ns().saturating_sub(start_ns);
+            let written = match written {
+                Ok(bytes) => {
+                    self.counters.tiles_written += 1;
+                    self.counters.bytes_written += bytes;
+                    self.note_owner(claimed);
+                    Written::Yes { bytes }
+                }
+                Err(why) => {
+                    *self.counters.not_written.entry(why.code()).or_default() += 1;
+                    Written::No(why)
+                }
+            };
+            (Outcome::Packed { refused, written }, scale_sum)
+        });
+        self.private = private;
+        outcome
+    }
+
+    /// Packs a tile: into private memory and from there into the target where its image may be
+    /// written, else straight into the target. Answers the sum of its scales, and why no image is
+    /// to be written.
+    fn pack_tile<E: Send>(
+        &mut self,
+        tile: u64,
+        gather: &mut Gather<'_, E>,
+        target: &mut Target<'_>,
+        private: &mut Private,
+    ) -> Result<(f64, Result<(), NotWritten>), TileError<E>> {
         let start_ns = self.now_ns();
-        let (sum, asked) = self.pack(self.columns(tile), &mut gather, target);
-        self.counters.columns_gathered += asked;
-        self.counters.pack_ns += self.now_ns().saturating_sub(start_ns);
-        let scale_sum = sum.map_err(TileError::Gather)?;
-        self.counters.tiles_packed += 1;
-        let start_ns = self.now_ns();
-        let written = self.write(tile, target, claimed);
-        self.counters.write_ns += self.now_ns().saturating_sub(start_ns);
-        let written = match written {
-            Ok(bytes) => {
-                self.counters.tiles_written += 1;
-                self.counters.bytes_written += bytes;
-                self.note_owner(claimed);
-                Written::Yes { bytes }
-            }
-            Err(why) => {
-                *self.counters.not_written.entry(why.code()).or_default() += 1;
-                Written::No(why)
-            }
+        let allowed = self.may_write().and_then(|()| {
+            let taken = private.take_codes(&self.geometry, self.memory);
+            taken.map_err(|bytes| NotWritten::NoMemory { bytes })
+        });
+        private.take_scales(&self.geometry);
+        let codes = match allowed {
+            Ok(()) => &mut private.codes,
+            Err(_) => &mut *target.codes,
         };
-        Ok((Outcome::Packed { refused, written }, scale_sum))
+        let (sum, asked) = self.pack(self.columns(tile), gather, codes, &mut private.scales);
+        self.counters.columns_gathered += asked;
+        if sum.is_ok() {
+            if allowed.is_ok() {
+                target.codes.copy_from_slice(&private.codes);
+            }
+            target.scales.copy_from_slice(&private.scales);
+            self.counters.tiles_packed += 1;
+        }
+        self.counters.pack_ns += self.now_ns().saturating_sub(start_ns);
+        Ok((sum.map_err(TileError::Gather)?, allowed))
     }
 
     /// Packs columns, and answers how many were asked for.
@@ -498,10 +592,10 @@ impl Serve {
         &self,
         columns: Range<u64>,
         gather: &mut Gather<'_, E>,
-        target: &mut Target<'_>,
+        codes: &mut [i8],
+        scales: &mut [f32],
     ) -> (Result<f64, E>, u64) {
         let asked = AtomicU64::new(0);
-        let (codes, scales) = (&mut *target.codes, &mut *target.scales);
         let threads = self.shared.settings.threads;
         let pack = |gather: Gather<'_, E>| {
             self.packers
@@ -520,22 +614,30 @@ impl Serve {
         (sum, asked.into_inner())
     }
 
-    /// Writes a packed tile's image and answers its bytes.
+    /// Whether a packed tile's image will be written, as far as is known.
+    fn may_write(&self) -> Result<(), NotWritten> {
+        if self.off().is_some() {
+            return Err(NotWritten::Off);
+        }
+        match (self.shared.settings.mode, &self.no_room) {
+            (Mode::Off, _) => Err(NotWritten::Off),
+            (Mode::ReadOnly, _) => Err(NotWritten::ReadOnly),
+            (Mode::ReadWrite, Some(no_room)) => Err(NotWritten::NoRoom(no_room.clone())),
+            (Mode::ReadWrite, None) => Ok(()),
+        }
+    }
+
+    /// Writes the image of a tile that was packed into private memory, and answers its bytes.
     fn write(
         &mut self,
         tile: u64,
-        target: &Target<'_>,
+        private: &Private,
         claimed: &mut Claim,
     ) -> Result<u64, NotWritten> {
         let shared = self.shared.clone();
         let (Ok(folder), Some(identity)) = (&shared.folder, self.identity) else {
             return Err(NotWritten::Off);
         };
-        match shared.settings.mode {
-            Mode::Off => return Err(NotWritten::Off),
-            Mode::ReadOnly => return Err(NotWritten::ReadOnly),
-            Mode::ReadWrite => {}
-        }
         let (fs, clock, settings) = (&*shared.fs, &*shared.clock, &shared.settings);
         let image_bytes = file_bytes(&self.geometry);
         let wanted = Wanted {
@@ -545,6 +647,7 @@ impl Serve {
         let room = make_room(folder, clock, settings, &identity.key, wanted);
         claimed.removed.extend(room.removed);
         if let Some(refused) = room.refused {
+            self.no_room = Some(refused.clone());
             return Err(NotWritten::NoRoom(refused));
         }
         let failures = room.failures.into_iter().map(ClaimProblem::Fs);
@@ -556,18 +659,19 @@ impl Serve {
             claimed.removed.extend(announced.removed);
             claimed.problems.extend(announced.problems);
         }
+        let (codes, scales) = (&private.codes, &private.scales);
         let header = Header::new(
             self.geometry,
             self.head.clone(),
             identity.fingerprint,
             tile,
             self.owner.id(),
-            hash_tile(target.codes, target.scales, settings.threads),
+            hash_tile(codes, scales, settings.threads),
         );
         let header = header.expect("because the request was judged").encode();
         let name = self.image_name(tile);
         folder
-            .publish(fs, &name, &header, target.codes, target.scales)
+            .publish(fs, &name, &header, codes, scales)
             .map_err(NotWritten::Publish)
     }
 
@@ -604,8 +708,11 @@ impl NotWritten {
         match self {
             Self::Off => NotWrittenCode::Off,
             Self::ReadOnly => NotWrittenCode::ReadOnly,
-            Self::NoRoom(_) => NotWrittenCode::NoRoom,
-            Self::Publish(_) => NotWrittenCode::Failed,
+            Self::NoRoom(NoRoom::Cap { .. } | NoRoom::Free { .. } | NoRoom::Busy { .. }) => {
+                NotWrittenCode::NoRoom
+            }
+            Self::NoMemory { .. } => NotWrittenCode::NoMemory,
+            Self::NoRoom(NoRoom::Fs(_)) | Self::Publish(_) => NotWrittenCode::Failed,
         }
     }
 
@@ -614,6 +721,7 @@ impl NotWritten {
         match self {
             Self::Off | Self::ReadOnly => Blame::Caller,
             Self::NoRoom(error) => error.blame(),
+            Self::NoMemory { .. } => Blame::Host,
             Self::Publish(error) => error.blame(),
         }
     }
@@ -626,6 +734,7 @@ impl NotWrittenCode {
             Self::Off => "off",
             Self::ReadOnly => "read_only",
             Self::NoRoom => "no_room",
+            Self::NoMemory => "no_memory",
             Self::Failed => "failed",
         }
     }
@@ -642,9 +751,11 @@ impl RequestRefusal {
     pub fn blame(&self) -> Blame {
         match self {
             Self::Head(error) => error.blame(),
-            Self::Depth { .. } | Self::Tile { .. } | Self::Codes { .. } | Self::Scales { .. } => {
-                Blame::Caller
-            }
+            Self::Digest
+            | Self::Depth { .. }
+            | Self::Tile { .. }
+            | Self::Codes { .. }
+            | Self::Scales { .. } => Blame::Caller,
         }
     }
 }
@@ -656,5 +767,106 @@ impl<E> TileError<E> {
             Self::Request(refusal) => refusal.blame(),
             Self::Gather(_) => Blame::Caller,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::head::Dtype;
+    use crate::images::Images;
+    use crate::settings::Settings;
+    use packhouse_layout::int8_tile::{TileOrder, TileSizes};
+    use packhouse_sim::{SimClock, SimFs};
+    use std::num::NonZeroUsize;
+    use std::path::Path;
+
+    /// Of two tiles of 64 by 8, whose image would be written.
+    fn begun() -> (SimFs, Serve) {
+        let clock = Arc::new(SimClock::new());
+        let sim = SimFs::new(3, clock.clone());
+        let settings = Settings {
+            min_free_bytes: 0,
+            ..Settings::new()
+        };
+        let root = Some(Path::new("/images"));
+        let images = Images::open(Arc::new(sim.clone()), clock, root, settings);
+        let dtype = Dtype::new("F32").expect("because it is printable");
+        let head = Head {
+            vocabulary: 12,
+            width: 64,
+            tied: false,
+            dtype,
+            digest: HeadDigest::of(12, 64, false, &dtype, &[b"made up"], NonZeroUsize::MIN),
+        };
+        let sizes = TileSizes {
+            kd: 64,
+            nd: 8,
+            kpad: 64,
+            t: 8,
+        };
+        let geometry = TileGeometry::new(TileOrder::RowMajor, sizes);
+        let geometry = geometry.expect("because the sizes fit");
+        let owner = Owner::new("a test").expect("because it is short");
+        let serve = images.serve(Arc::new(Packers::detect()), head, geometry, owner);
+        (sim, serve.expect("because the head fits"))
+    }
+
+    fn tile(serve: &mut Serve, tile: u64) -> (Outcome, Vec<i8>, Vec<f32>) {
+        let (mut codes, mut scales) = (vec![-128; 64 * 8], vec![f32::NAN; 8]);
+        let fill = |column: u64, target: &mut [f32]| {
+            target.fill(1.0 + column as f32);
+            Ok::<(), ()>(())
+        };
+        let gather = Gather::Parallel(&fill);
+        let served = serve.tile(tile, 64, gather, &mut codes, &mut scales);
+        let served = served.expect("because no column fails");
+        (served.outcome, codes, scales)
+    }
+
+    #[test]
+    fn without_private_memory_a_tile_is_packed_and_no_image_is_written() {
+        let (sim, mut serve) = begun();
+        serve.memory = |_| None;
+        let (outcome, codes, scales) = tile(&mut serve, 0);
+        let Outcome::Packed {
+            refused: None,
+            written: Written::No(why),
+        } = outcome
+        else {
+            panic!("{outcome:?}");
+        };
+        let text = "there is no memory of 512 bytes to pack it in";
+        assert_eq!(
+            (why.to_string(), why.code(), why.blame()),
+            (text.to_owned(), NotWrittenCode::NoMemory, Blame::Host)
+        );
+        let files = sim.files("/images/v1");
+        assert!(!files.iter().any(|path| path.extension().is_some()));
+        assert!(serve.line().contains("; not written: 1 no_memory; "));
+        serve.memory = allocate;
+        let (outcome, later_codes, later_scales) = tile(&mut serve, 0);
+        assert!(matches!(
+            outcome,
+            Outcome::Packed {
+                written: Written::Yes { .. },
+                ..
+            }
+        ));
+        assert_eq!((codes, scales), (later_codes, later_scales));
+    }
+
+    #[test]
+    fn private_memory_is_taken_once_and_given_back() {
+        let (_sim, mut serve) = begun();
+        tile(&mut serve, 0);
+        assert_eq!(serve.private.codes.len(), 64 * 8);
+        serve.memory = |_| None;
+        tile(&mut serve, 1);
+        assert_eq!(serve.counters().tiles_written, 2);
+        serve.release_memory();
+        assert_eq!(serve.private.codes.capacity(), 0);
+        assert_eq!(serve.private.scales.capacity(), 0);
+        assert_eq!(tile(&mut serve, 1).0, Outcome::Hit);
     }
 }

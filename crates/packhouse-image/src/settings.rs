@@ -18,7 +18,8 @@ pub enum Mode {
 pub enum Check {
     /// Eight columns: both ends, and six between that rotate with the seed.
     Sample,
-    /// Every byte: the whole tile is packed again. For doubt and CI, as it saves no time.
+    /// Every byte: the whole tile is packed again. For doubt and CI, as it saves no time and takes
+    /// memory for two more tiles.
     Full,
 }
 
@@ -37,12 +38,13 @@ pub struct Settings {
     pub max_age_ns: Option<u64>,
     /// Threads that read, hash and pack.
     pub threads: NonZeroUsize,
-    /// Rotates the samples; the caller draws another at each start.
-    pub seed: u64,
+    /// Rotates the samples. `None`: another one is drawn at each start, as it should be but in
+    /// tests; `Images::seed` has it.
+    pub seed: Option<u64>,
 }
 
 impl Settings {
-    /// Read and write, samples, the default cap and free space, one thread, seed 0.
+    /// Read and write, samples, the default cap and free space, one thread, a seed that is drawn.
     pub const fn new() -> Self {
         Self {
             mode: Mode::ReadWrite,
@@ -51,7 +53,7 @@ impl Settings {
             min_free_bytes: MIN_FREE_BYTES,
             max_age_ns: None,
             threads: NonZeroUsize::MIN,
-            seed: 0,
+            seed: None,
         }
     }
 }

@@ -18,7 +18,6 @@ use packhouse_pack::Packers;
 use packhouse_pack::int8_tile::Gather;
 use packhouse_prepare::head::ModelHead;
 use packhouse_sys::clock::{Clock as _, RealClock};
-use packhouse_sys::fs::Fs as _;
 use packhouse_sys::real::RealFs;
 use packhouse_sys::signal;
 use serde_json::{Value, json};
@@ -41,12 +40,12 @@ pub(crate) fn prepare(args: &ImagePrepareArgs, lookup: Lookup<'_>) -> Result<Ans
     let found = Found::open(&args.model, args.tensor.as_deref())?;
     found.fits(&geometry)?;
     let owner = owner(args, &found)?;
-    let settings = settings(args, mode)?;
+    let settings = settings(args, mode);
     // Without it a signal ends the process at once, and what it was writing waits for the next gc.
     let _ = signal::catch_once();
     let bar = Bar::new();
-    // A full check packs into a second tile.
-    let tiles = if args.full { 2 } else { 1 };
+    // A tile is packed beside the target; a full check keeps what it read, too.
+    let tiles = if args.full { 3 } else { 2 };
     let tile_bytes = tiles * geometry.payload_bytes();
     let source = found.read(tile_bytes, settings.threads, &bar, &|| again(args))?;
     let images = Images::open(
@@ -205,12 +204,8 @@ fn refuse_store(folder: &Path, lookup: Lookup<'_>) -> Result<(), Failure> {
     )
 }
 
-fn settings(args: &ImagePrepareArgs, mode: Mode) -> Result<Settings, Failure> {
-    let mut seed = [0; 8];
-    RealFs.random(&mut seed).map_err(|error| {
-        Failure::new("cannot draw a seed for samples", "getrandom").because(&error)
-    })?;
-    Ok(Settings {
+fn settings(args: &ImagePrepareArgs, mode: Mode) -> Settings {
+    Settings {
         mode,
         check: if args.full {
             Check::Full
@@ -221,8 +216,8 @@ fn settings(args: &ImagePrepareArgs, mode: Mode) -> Result<Settings, Failure> {
         min_free_bytes: args.min_free.unwrap_or(MIN_FREE_BYTES),
         max_age_ns: None,
         threads: image::threads(args.threads),
-        seed: u64::from_le_bytes(seed),
-    })
+        seed: None,
+    }
 }
 
 /// Memory for one tile; its bytes were counted before the head was read.
@@ -259,10 +254,12 @@ fn not_all(report: &Report<'_>, made: &Made, end: &End) -> Failure {
                 .cause(format!("tile {tile} was packed and not stored: {why}")),
             match why {
                 NotWritten::Off | NotWritten::ReadOnly => "unset PACKHOUSE_READONLY".to_owned(),
-                NotWritten::NoRoom(NoRoom::Cap { .. } | NoRoom::Busy { .. } | NoRoom::Fs(_)) => {
+                NotWritten::NoMemory { .. } => "free -h".to_owned(),
+                NotWritten::NoRoom(NoRoom::Cap { .. } | NoRoom::Busy { .. }) => {
                     "packhouse image ls".to_owned()
                 }
-                NotWritten::NoRoom(NoRoom::Free { .. }) | NotWritten::Publish(_) => {
+                NotWritten::NoRoom(NoRoom::Free { .. } | NoRoom::Fs(_))
+                | NotWritten::Publish(_) => {
                     format!("df -h {}", quoted(report.folder))
                 }
             },
@@ -328,7 +325,7 @@ impl Report<'_> {
         match self.args.full {
             true => format!("{packed} packed, {compared} compared, which is all"),
             false => {
-                let seed = self.images.settings().seed;
+                let seed = self.images.seed();
                 format!("{packed} packed, {compared} compared (seed {seed:x})")
             }
         }
@@ -443,7 +440,7 @@ impl Report<'_> {
             "tile_count": self.serve.tile_count(),
             "tile_bytes": file_bytes(self.geometry),
             "full": self.args.full,
-            "seed": self.images.settings().seed,
+            "seed": self.images.seed(),
             "stored_count": made.stored_count,
             "hit_count": counters.tiles_hit,
             "packed_count": counters.tiles_packed,

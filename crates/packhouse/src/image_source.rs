@@ -4,7 +4,7 @@ use crate::bar::Bar;
 use crate::failure::{Failure, quoted};
 use crate::prepare;
 use packhouse_base::units;
-use packhouse_image::{Dtype, Head, HeadDigest};
+use packhouse_image::{Dtype, GGML_VALUES, Head, HeadDigest};
 use packhouse_layout::int8_tile::TileGeometry;
 use packhouse_prepare::head::{HeadBytes, HeadError, ModelHead, ReadError, ReadWatcher};
 use packhouse_prepare::model::Model;
@@ -91,7 +91,7 @@ impl<'a> Found<'a> {
     ) -> Result<Source, Failure> {
         let available_bytes = memory_bytes();
         let memory_bytes = available_bytes.checked_sub(tile_bytes).ok_or_else(|| {
-            Failure::new("not enough memory for a tile of", units::bytes(tile_bytes))
+            Failure::new("not enough memory for tiles of", units::bytes(tile_bytes))
                 .cause(format!("{} are available", units::bytes(available_bytes)))
                 .hint("free -h")
         })?;
@@ -106,7 +106,7 @@ impl<'a> Found<'a> {
             .expect("because names of ggml's types are short");
         let (vocabulary, width) = (self.head.vocabulary(), self.head.width());
         let tied = self.head.is_tied();
-        let tensors = [bytes.bytes()];
+        let tensors = [bytes.bytes(), GGML_VALUES];
         let began_ns = RealClock.steady_ns();
         let digest = HeadDigest::of(vocabulary, width, tied, &dtype, &tensors, threads);
         let head = Head {

@@ -168,7 +168,7 @@ fn compare_all(
 ) -> Result<Verified, Failure> {
     let found = Found::open(model, tensor)?;
     let geometries = images.iter().filter_map(|image| image.header());
-    let tile_bytes = geometries.map(|header| 2 * header.payload_bytes());
+    let tile_bytes = geometries.map(|header| 3 * header.payload_bytes());
     let bar = Bar::new();
     let again = || format!("packhouse image verify --model {}", quoted(model));
     let source = found.read(tile_bytes.max().unwrap_or(0), threads, &bar, &again)?;

@@ -6,7 +6,7 @@
 use engine_tests::{Model, places};
 use packhouse_base::ggml_type::GgmlType;
 use packhouse_image::{
-    Dtype, HEADER_BYTES, Head, HeadDigest, Images, Mode, Outcome, Owner, RefusalCode, Serve,
+    Dtype, GGML_VALUES, HEADER_BYTES, Head, HeadDigest, Images, Mode, Outcome, Owner, RefusalCode, Serve,
     Settings, Written,
 };
 use packhouse_layout::dequant;
@@ -73,7 +73,7 @@ impl Case<'_> {
             max_bytes: Some(u64::MAX),
             min_free_bytes: 0,
             threads: NonZeroUsize::new(2).expect("two are some"),
-            seed,
+            seed: Some(seed),
             ..Settings::new()
         };
         let (fs, clock) = (Arc::new(RealFs), Arc::new(RealClock));
@@ -237,7 +237,7 @@ fn read_head(path: &Path, tensor: Option<&str>) -> (Head, HeadBytes) {
     let bytes = bytes.expect("nobody changes it");
     let dtype = Dtype::new(found.ggml_type().name()).expect("it is short");
     let (vocabulary, width, tied) = (found.vocabulary(), found.width(), found.is_tied());
-    let tensors = [bytes.bytes()];
+    let tensors = [bytes.bytes(), GGML_VALUES];
     let threads = NonZeroUsize::MIN;
     let digest = HeadDigest::of(vocabulary, width, tied, &dtype, &tensors, threads);
     let head = Head {

@@ -327,12 +327,20 @@ const HEAD: &str = "\
    - What must not change. From packhouse_head_digest until the last packhouse_serve_tile that
      leans on its digest, the tensors that it was taken of, and what the callback gives, stay the
      same: the digest is taken at its word, and a change would be written into images.
-   - Device buffers. An image's bytes are hashed in private memory and copied to codes and scales
-     from there: what is hashed is what is used. A hit reads no code back, and the scales once, for
-     their sum. A packed tile is read back once when its image is written, and any by
-     PACKHOUSE_CHECK_FULL; where the device's memory is slow to read, give the host's and copy. The
-     buffers hold the tile when the call returned PACKHOUSE_OK. When it refused the request they are
+   - What the digest must cover. All that decides what the callback gives: the matrix, scales that
+     lie apart from it, a merged adapter and its factor, and the code that makes floats of them. So
+     the last tensor is a name of that code, another one as soon as any value is another: the 13
+     bytes ggml-values/1 for ggml's own values, bit for bit; an engine's own name else. Without it a
+     start with a repaired reader would hit images of the old one, and only samples could tell.
+   - Device buffers. Codes and scales are written and never read: they may be a device's memory,
+     slow to read and open to others. An image's bytes are hashed in private memory and copied from
+     there. A tile whose image will be written is packed in private memory, hashed and written from
+     there, and copied; the serve keeps that memory, a tile's codes and scales, until its release.
+     Without it the tile is packed straight into the buffers, and no image is written. The buffers
+     hold the tile when the call returned PACKHOUSE_OK. When it refused the request they are
      untouched; after PACKHOUSE_TILE_COLUMN they are of no value.
+   - Overlap. A serve may go from thread to thread, and tiles need nothing but the head: load them
+     on a thread of their own while the rest of the model comes up, and join before the first use.
 
    Written from the library's source (cargo xtask docs); a test compares both. */
 ";

@@ -1,13 +1,13 @@
 //! What mutants showed that no other test here would notice.
 
-use crate::disk::{HOUR_NS, Image, V1, disk_with, images as names_of_images};
+use crate::disk::{HOUR_NS, Image, V1, disk_with, images as names_of_images, temps};
 use crate::serve_world::{
     ROOT, Weights, buffers, geometries, geometry_of, image_path, images, key, new_disk, reseal,
     serve, settings, start, start_as, weights,
 };
 use packhouse_image::{
-    Check, Claim, Folder, ImageName, Images, NotWrittenCode, RefusalCode, Settings, Wanted,
-    file_bytes, make_room,
+    Check, Claim, Folder, ImageName, Images, Limits, NoRoom, NotWrittenCode, RefusalCode, Settings,
+    Wanted, collect, file_bytes, make_room,
 };
 use packhouse_layout::int8_tile::TileOrder;
 use packhouse_pack::int8_tile::Gather;
@@ -91,7 +91,13 @@ fn tiles_of_one_start_are_sampled_at_columns_of_their_own() {
     let sim = new_disk();
     start(&sim, settings(), &weights, &geometry).assert_all_missed();
     let differs = |seed| {
-        let images = images(&sim, Settings { seed, ..settings() });
+        let images = images(
+            &sim,
+            Settings {
+                seed: Some(seed),
+                ..settings()
+            },
+        );
         let mut serve = serve(&images, weights.head(), &geometry);
         let [first, second] = [0, 1].map(|tile| {
             let (mut codes, mut scales) = buffers(&geometry);
@@ -181,4 +187,40 @@ fn room_is_not_made_of_the_key_that_it_is_for() {
     let removed: Vec<_> = room.removed.iter().map(|gone| gone.name.clone()).collect();
     assert_eq!(removed, [older.name().to_string()]);
     assert_eq!((room.refused, names_of_images(&sim).len()), (None, 2));
+}
+
+/// What is written in the place of a file that is too long takes the room of an image, no less.
+#[test]
+fn a_file_that_is_too_long_does_not_count_as_tiles_that_are_there() {
+    let image = Image::new(1, 0);
+    let (sim, folder) = disk_with(std::slice::from_ref(&image));
+    let bytes = file_bytes(image.header.geometry());
+    sim.edit(image.path(), |file| file.resize(2 * bytes as usize, 0));
+    let wanted = Wanted {
+        set_bytes: 3 * bytes,
+        image_bytes: bytes,
+    };
+    let settings = Settings {
+        min_free_bytes: u64::MAX / 2,
+        ..settings()
+    };
+    let room = make_room(&folder, &*sim.clock(), &settings, &image.key(), wanted);
+    let refused = room.refused.expect("because so much is never free");
+    let NoRoom::Free { wanted_bytes, .. } = refused else {
+        panic!("{refused}");
+    };
+    assert_eq!(wanted_bytes, 2 * bytes);
+}
+
+#[test]
+fn a_temporary_name_that_can_not_be_locked_goes_by_its_age() {
+    let (sim, folder) = disk_with(&[]);
+    let temp = format!("{V1}/.{}.9-0123456789abcdef.tmp", Image::new(1, 0).name());
+    sim.symlink(&temp, "/home/user/elsewhere", 1000);
+    for (minutes, left) in [(0, 1), (2, 1), (57, 1), (2, 0)] {
+        sim.clock().advance_ns(minutes * HOUR_NS / 60);
+        let done = collect(&folder, &*sim.clock(), Limits::default(), false);
+        done.expect("because the lock is free");
+        assert_eq!(temps(&sim).len(), left, "{minutes} minutes later");
+    }
 }

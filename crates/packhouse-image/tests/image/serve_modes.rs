@@ -260,7 +260,7 @@ fn the_line_of_hits_misses_and_refusals() {
     let geometry = geometry_of(TileOrder::Blocked, [128, 128, 66, 20]);
     let sim = new_disk();
     let seed = Settings {
-        seed: 0x1a2b,
+        seed: Some(0x1a2b),
         ..settings()
     };
     // Operations of the simulated disk take time, nothing else does.
@@ -369,7 +369,10 @@ fn an_edit_of_one_column_is_found_by_the_starts_that_look_there() {
                 payload[geometry.position(9, 21) as usize] ^= 0x40;
             });
         });
-        let settings = Settings { seed, ..settings() };
+        let settings = Settings {
+            seed: Some(seed),
+            ..settings()
+        };
         let start = start(&sim, settings, &weights, &geometry);
         match start.outcomes()[0] {
             Outcome::Hit => missed += 1,
@@ -409,7 +412,10 @@ fn an_edit_at_either_end_is_found_by_every_start() {
                             payload[geometry.position(65, column) as usize] ^= 0x40;
                         });
                     });
-                    let settings = Settings { seed, ..settings() };
+                    let settings = Settings {
+                        seed: Some(seed),
+                        ..settings()
+                    };
                     let start = start(&sim, settings, &weights(), &geometry);
                     let text = start.refusal(tile).to_string();
                     let column = 20 * tile as u64 + column;

@@ -22,11 +22,15 @@ use std::sync::{Arc, Mutex};
 /// What a test does before a read of an image at this offset; an error takes the read's place.
 type OnRead = Box<dyn FnMut(u64) -> Result<(), FsErrorKind> + Send>;
 
+/// What a test does at a use of the disk, which this word names.
+type OnUse = Box<dyn FnMut(&str) + Send>;
+
 /// The simulated disk, with someone who sees each use of it.
 #[derive(Clone)]
-struct Watched {
+pub(crate) struct Watched {
     sim: SimFs,
     on_read: Arc<Mutex<OnRead>>,
+    on_use: Arc<Mutex<OnUse>>,
     uses: Arc<Mutex<Vec<String>>>,
 }
 
@@ -45,11 +49,27 @@ impl Watched {
         Self {
             sim: sim.clone(),
             on_read: Arc::new(Mutex::new(on_read)),
+            on_use: Arc::new(Mutex::new(Box::new(|_| {}))),
             uses: Arc::default(),
         }
     }
 
-    fn images(&self, settings: Settings) -> Images {
+    /// Does something before the disk is asked for its room, a file is made, or one is measured.
+    pub(crate) fn on_use(sim: &SimFs, on_use: OnUse) -> Self {
+        let watched = undisturbed(sim);
+        *watched
+            .on_use
+            .lock()
+            .expect("because no test panics with it") = on_use;
+        watched
+    }
+
+    fn tell(&self, word: &str) {
+        let mut on_use = self.on_use.lock().expect("because no test panics with it");
+        (*on_use)(word);
+    }
+
+    pub(crate) fn images(&self, settings: Settings) -> Images {
         let fs = Arc::new(self.clone());
         Images::open(fs, self.sim.clock(), Some(Path::new(ROOT)), settings)
     }
@@ -136,6 +156,7 @@ impl DirBackend for WatchedDir {
 
     fn create_new(&self, name: &OsStr, mode: u32) -> Result<Box<dyn FileBackend>, FsErrorKind> {
         self.note("create", name);
+        self.watched.tell("create");
         self.watched.file(self.dir.create_new(name, mode))
     }
 
@@ -183,6 +204,7 @@ impl DirBackend for WatchedDir {
     }
 
     fn fs_stat(&self) -> Result<FsStat, FsErrorKind> {
+        self.watched.tell("fs_stat");
         kind(self.dir.fs_stat())
     }
 
@@ -233,6 +255,7 @@ impl FileBackend for WatchedFile {
     }
 
     fn stat(&self) -> Result<Stat, FsErrorKind> {
+        self.watched.tell("stat");
         kind(self.file.stat())
     }
 

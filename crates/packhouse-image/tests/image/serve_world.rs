@@ -184,6 +184,7 @@ pub(crate) fn weights() -> Weights {
 pub(crate) fn settings() -> Settings {
     Settings {
         min_free_bytes: 0,
+        seed: Some(0),
         ..Settings::new()
     }
 }

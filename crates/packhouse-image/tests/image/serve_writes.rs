@@ -2,17 +2,18 @@
 //! nothing is left behind, and once the disk is well the next start hits.
 
 use crate::serve_world::{
-    PACKERS, ROOT, Weights, assert_no_litter, buffers, geometries, geometry_of, image_files,
+    PACKERS, ROOT, V1, Weights, assert_no_litter, buffers, geometries, geometry_of, image_files,
     image_path, images, new_disk, owner, settings, start, start_as, weights,
 };
 use packhouse_image::{
-    Images, NotWrittenCode, Outcome, RefusalCode, Serve, Settings, Written, file_bytes,
+    Images, NoRoom, NotWritten, NotWrittenCode, Outcome, RefusalCode, Serve, Settings, Written,
+    file_bytes,
 };
 use packhouse_layout::int8_tile::{TileGeometry, TileOrder};
 use packhouse_pack::int8_tile::Gather;
 use packhouse_sim::{Fault, SimFs};
-use packhouse_sys::clock::RealClock;
-use packhouse_sys::fs::FsErrorKind;
+use packhouse_sys::clock::{Clock as _, RealClock};
+use packhouse_sys::fs::{Fs as _, FsError, FsErrorKind, LockKind, Operation};
 use packhouse_sys::real::RealFs;
 use std::num::NonZeroUsize;
 use std::path::Path;
@@ -179,7 +180,7 @@ fn long_images_are_served_on_any_number_of_threads() {
     for (threads, hit) in [(2, false), (1, true), (3, true)] {
         let settings = Settings {
             threads: NonZeroUsize::new(threads).expect("because some are asked for"),
-            seed: threads as u64,
+            seed: Some(threads as u64),
             ..settings()
         };
         let start = start_real(folder.path(), settings, &weights, &geometry);
@@ -307,4 +308,67 @@ fn a_serve_goes_from_thread_to_thread() {
             ..
         }
     )));
+}
+
+/// A holder of the lock that is stopped costs one wait, however many tiles, heads and owners come.
+#[test]
+fn a_lock_that_is_held_for_ever_is_waited_for_once_a_start() {
+    let [geometry, _] = geometries();
+    let sim = new_disk();
+    start(&sim, settings(), &weights(), &geometry);
+    sim.clock().advance_ns(3_600_000_000_000);
+    let mut dir = sim.root().expect("because the disk is there");
+    for name in Path::new(V1).iter().skip(1) {
+        dir = dir.open_dir(name).expect("because it is there");
+    }
+    let held = dir.open_file_writable("locks");
+    let held = held.expect("because it is there");
+    assert_eq!(held.try_lock(LockKind::Exclusive, 0, 1), Ok(true));
+    let bytes = 3 * file_bytes(&geometry);
+    // Something has to go; something may go; nothing has to.
+    for (max_bytes, max_age_ns, written) in
+        [(bytes, None, 0), (1 << 30, Some(1), 3), (1 << 30, None, 3)]
+    {
+        let settings = Settings {
+            max_bytes: Some(max_bytes),
+            max_age_ns,
+            ..settings()
+        };
+        let images = images(&sim, settings);
+        let began_ns = sim.clock().steady_ns();
+        let new = Weights::new(47, 64, 2 + written);
+        let first = start_as(&images, new.head(), &new, &geometry);
+        first.assert_right(&new, &geometry);
+        assert_eq!(first.counters.tiles_written, written, "{}", first.line);
+        start_as(&images, new.head(), &new, &geometry).assert_right(&new, &geometry);
+        let waited_ns = sim.clock().steady_ns() - began_ns;
+        let once = 1_000_000_000..1_500_000_000;
+        assert!(once.contains(&waited_ns), "{waited_ns} ns, {}", first.line);
+        for path in image_files(&sim) {
+            if written > 0 && !path.contains(&image_path(&weights(), &geometry, 0)[..60]) {
+                sim.remove(path);
+            }
+        }
+    }
+    drop(held);
+    let last = start(&sim, settings(), &Weights::new(47, 64, 9), &geometry);
+    assert_eq!(last.counters.owner_problems, 0, "{}", last.line);
+}
+
+/// A disk that can't be asked is no bound: the code says that something failed, the text what.
+#[test]
+fn room_that_the_system_refuses_is_told_as_its_failure() {
+    let error = FsError {
+        operation: Operation::List,
+        path: V1.into(),
+        kind: FsErrorKind::Io,
+    };
+    let why = NotWritten::NoRoom(NoRoom::Fs(error));
+    assert_eq!(why.code(), NotWrittenCode::Failed);
+    assert_eq!(why.to_string(), format!("list {V1}: input/output error"));
+    let busy = NotWritten::NoRoom(NoRoom::Busy {
+        folder: ROOT.to_owned(),
+        timeout_ns: 1,
+    });
+    assert_eq!(busy.code(), NotWrittenCode::NoRoom);
 }

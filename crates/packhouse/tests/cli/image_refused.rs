@@ -380,7 +380,7 @@ fn more_memory_than_there_is_is_refused_with_figures() {
         "4096",
     ];
     let errors = fails(&sandbox, &words, 3);
-    let first = "error: not enough memory for a tile of: 64.00 GiB\ncause: ";
+    let first = "error: not enough memory for tiles of: 128.00 GiB\ncause: ";
     assert!(errors.starts_with(first), "{errors}");
     assert!(
         errors.contains(" are available\n\nhint: free -h\n"),
