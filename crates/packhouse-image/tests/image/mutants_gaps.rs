@@ -91,7 +91,13 @@ fn tiles_of_one_start_are_sampled_at_columns_of_their_own() {
     let sim = new_disk();
     start(&sim, settings(), &weights, &geometry).assert_all_missed();
     let differs = |seed| {
-        let images = images(&sim, Settings { seed, ..settings() });
+        let images = images(
+            &sim,
+            Settings {
+                seed: Some(seed),
+                ..settings()
+            },
+        );
         let mut serve = serve(&images, weights.head(), &geometry);
         let [first, second] = [0, 1].map(|tile| {
             let (mut codes, mut scales) = buffers(&geometry);
