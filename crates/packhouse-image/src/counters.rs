@@ -2,7 +2,7 @@
 
 use crate::images::Off;
 use crate::refusal::RefusalCode;
-use crate::serve::NotWrittenCode;
+use crate::served::NotWrittenCode;
 use crate::settings::Check;
 use packhouse_base::units;
 use std::collections::BTreeMap;

@@ -124,8 +124,8 @@ impl fmt::Debug for Dtype {
 }
 
 /// Names the reading of ggml's types by `packhouse_layout::dequant`, which is ggml's own, bit for
-/// bit. Whoever reads a head by it, or bit for bit as it does, gives this as the last of the tensors
-/// to `HeadDigest::of`. Another number stands in it as soon as any value is another.
+/// bit. Whoever reads a head so gives this as the last of the tensors to `HeadDigest::of`. Another
+/// number stands in it as soon as any value is another.
 pub const GGML_VALUES: &[u8] = b"ggml-values/1";
 
 /// Bytes of a type's name in a header.

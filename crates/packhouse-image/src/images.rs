@@ -3,7 +3,8 @@
 use crate::folder::{Folder, FolderError};
 use crate::head::Head;
 use crate::owner::Owner;
-use crate::serve::{RequestRefusal, Serve};
+use crate::serve::Serve;
+use crate::served::RequestRefusal;
 use crate::settings::{Mode, Settings};
 use packhouse_base::Blame;
 use packhouse_layout::int8_tile::TileGeometry;

@@ -9,7 +9,7 @@
 //! - `head`, `owner`, `key`, `header`: what an image is of, and its bytes before the payload;
 //! - `refusal`: why a file that is there was not used;
 //! - `settings`: how images are used; `images`: a folder of them, or why there is none;
-//! - `serve`: the tiles of one head, from images or packed; `counters`: what that came to;
+//! - `serve`: the tiles of one head, from images or packed; `served`, `counters`: what that came to;
 //! - `read`, `sample`, `tree`, `private`: its parts;
 //! - `folder`, `publish`: files made visible whole or not at all; `owners`, `room`: which images
 //!   stay.
@@ -91,6 +91,7 @@ mod removed;
 mod room;
 mod sample;
 mod serve;
+mod served;
 mod settings;
 mod stem;
 mod survey;
@@ -120,9 +121,8 @@ pub use record::{OwnerRecord, RECORD_BYTES, RecordRefusal};
 pub use refusal::{Refusal, RefusalCode, RefusalWhy};
 pub use removed::{Removal, Removed, Why};
 pub use room::{NoRoom, Room, Wanted, make_room};
-pub use serve::{
-    NotWritten, NotWrittenCode, Outcome, RequestRefusal, Serve, Served, TileError, Written,
-};
+pub use serve::Serve;
+pub use served::{NotWritten, NotWrittenCode, Outcome, RequestRefusal, Served, TileError, Written};
 pub use settings::{Check, MIN_FREE_BYTES, Mode, Settings};
 pub use stem::KeyStem;
 pub use survey::{RecordFault, Stray};

@@ -6,8 +6,8 @@
 use engine_tests::{Model, places};
 use packhouse_base::ggml_type::GgmlType;
 use packhouse_image::{
-    Dtype, GGML_VALUES, HEADER_BYTES, Head, HeadDigest, Images, Mode, Outcome, Owner, RefusalCode, Serve,
-    Settings, Written,
+    Dtype, GGML_VALUES, HEADER_BYTES, Head, HeadDigest, Images, Mode, Outcome, Owner, RefusalCode,
+    Serve, Settings, Written,
 };
 use packhouse_layout::dequant;
 use packhouse_layout::golden::SplitMix64;

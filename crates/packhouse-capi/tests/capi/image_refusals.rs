@@ -254,7 +254,7 @@ fn unwritten(seen: &mut Seen) {
     packed_only(&lines);
     assert_eq!(images.files(), files);
     let lines = images.run(&[FIRST, &["short-files"], ALL_TILES, &["counters"]]);
-    let parts = ["-t00001.phti", "no space left"];
+    let parts = ["-t00001.phti would have 5760 bytes", "(RLIMIT_FSIZE)"];
     seen.refused(&lines, "unwritten", "IMAGE_WRITE_FAILED", &parts);
     seen.refused(&lines, "reason", "IMAGE_WRITE_FAILED", &[" 1"]);
     assert_eq!(images.files(), files, "nothing half-written is left");
