@@ -9,7 +9,8 @@
 //! - `head`, `owner`, `key`, `header`: what an image is of, and its bytes before the payload;
 //! - `refusal`: why a file that is there was not used;
 //! - `settings`: how images are used; `images`: a folder of them, or why there is none;
-//! - `serve`: the tiles of one head, from images or packed; `served`, `counters`: what that came to;
+//! - `serve`: the tiles of one head, from images or packed;
+//! - `served`, `counters`: what that came to;
 //! - `read`, `sample`, `tree`, `private`: its parts;
 //! - `folder`, `publish`: files made visible whole or not at all; `owners`, `room`: which images
 //!   stay.
