@@ -2,7 +2,7 @@
 //!
 //! - `Gather`: where columns come from;
 //! - `Packers::pack_tile` packs a tile, `Packers::pack_column` one column alone;
-//! - `Packers::tile_fingerprint`: which packer this is, in every way that tiles are packed (`ways`).
+//! - `Packers::tile_fingerprint`: which packer this is, in every way that packs tiles (`ways`).
 //!
 //! Invariants:
 //! - the judge is `packhouse_layout::int8_tile`; every level makes its bytes, on any number of

@@ -57,16 +57,21 @@ pub(crate) fn differences(bound: Bound, order: TileOrder, patience: Duration) ->
 /// How long threads wait for each other at most. They do not wait at all where all of them run.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(20);
 
+/// Threads cost a start on a busy host its time, so only the larger tile is shared out, and each
+/// gather is tried with what the other one is not.
 fn ways_of(case: &Case) -> impl Iterator<Item = (&Case, Way)> {
-    (0..16).map(move |bits| {
-        let way = Way {
-            streamed: bits & 1 != 0,
-            threads: if bits & 2 != 0 { 3 } else { 1 },
-            is_serial: bits & 4 != 0,
-            offset: if bits & 8 != 0 { 16 } else { 0 },
-        };
-        (case, way)
-    })
+    let is_large = case.values.len() as u64 / case.geometry.kpad() == COLUMNS;
+    let ways = (0..8).map(|bits| {
+        let (is_serial, is_aside, is_shared) = (bits & 1 != 0, bits & 2 != 0, bits & 4 != 0);
+        Way {
+            streamed: is_serial == is_aside,
+            threads: if is_shared { 3 } else { 1 },
+            is_serial,
+            offset: if is_aside { 16 } else { 0 },
+        }
+    });
+    let ways = ways.filter(move |way| is_large || way.threads == 1);
+    ways.map(move |way| (case, way))
 }
 
 /// The tiles of a golden head, whose values hit every rule of the quantiser.
