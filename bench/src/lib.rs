@@ -14,6 +14,7 @@
 pub mod cache;
 pub mod engine;
 pub mod host;
+pub mod image_serve;
 pub mod intervals;
 pub mod peer;
 pub mod stream;

@@ -1,4 +1,8 @@
-//! Head tiles: `image pack` measures the packer.
+//! Head tiles: `image pack` measures the packer, `image serve` a start with images.
+//!
+//! `image serve --folder DIR [--rounds N] [--threads N,...] [--orders rm|b8,...] [--depth H]
+//! [--columns T] [--vocabulary N] [--busy N] [--out DIR]`: see `packhouse_bench::image_serve`. With
+//! `--busy` so many threads of another process compute all the while.
 //!
 //! `image pack [--rounds N] [--threads N,...] [--orders rm|b8,...] [--levels NAME,...]
 //! [--gathers copy|serial|none,...] [--depth H] [--columns T] [--offset N] [--out DIR]`: one tile
@@ -19,6 +23,7 @@
 )]
 
 use packhouse_bench::host;
+use packhouse_bench::image_serve::{self, Plan};
 use packhouse_bench::intervals::median;
 use packhouse_layout::golden::SplitMix64;
 use packhouse_layout::int8_tile::{TileGeometry, TileOrder, TileSizes};
@@ -30,6 +35,7 @@ use std::error::Error;
 use std::fs;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Instant;
 
@@ -81,8 +87,98 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut words = std::env::args().skip(1);
     match words.next().as_deref() {
         Some("pack") => pack(&parse(words)?),
+        Some("serve") => serve(words),
+        Some("busy") => busy(words.next().ok_or("how many threads?")?.parse()?),
         Some(other) => Err(format!("no such part: {other}").into()),
-        None => Err("which part? pack".into()),
+        None => Err("which part? pack or serve".into()),
+    }
+}
+
+/// Computes on so many threads until standard input ends, as it does when who asked is gone.
+fn busy(threads: usize) -> Result<(), Box<dyn Error>> {
+    for _ in 0..threads {
+        thread::spawn(|| {
+            let mut stream = SplitMix64::new(0);
+            loop {
+                std::hint::black_box(stream.next());
+            }
+        });
+    }
+    std::io::copy(&mut std::io::stdin(), &mut std::io::sink())?;
+    Ok(())
+}
+
+fn serve(mut words: impl Iterator<Item = String>) -> Result<(), Box<dyn Error>> {
+    let mut plan = Plan {
+        folder: PathBuf::new(),
+        rounds: 7,
+        threads: [1, 2].into_iter().filter_map(NonZeroUsize::new).collect(),
+        orders: vec![TileOrder::RowMajor, TileOrder::Blocked],
+        depth: 4096,
+        columns: 28672,
+        vocabulary: 32000,
+    };
+    let (mut busy_threads, mut out) = (0usize, None::<PathBuf>);
+    while let Some(flag) = words.next() {
+        let value = words.next().ok_or_else(|| format!("no value for {flag}"))?;
+        let list = value.split(',');
+        match flag.as_str() {
+            "--folder" => plan.folder = value.into(),
+            "--rounds" => plan.rounds = value.parse()?,
+            "--threads" => plan.threads = list.map(str::parse).collect::<Result<_, _>>()?,
+            "--orders" => plan.orders = list.map(order_of).collect::<Result<_, _>>()?,
+            "--depth" => plan.depth = value.parse()?,
+            "--columns" => plan.columns = value.parse()?,
+            "--vocabulary" => plan.vocabulary = value.parse()?,
+            "--busy" => busy_threads = value.parse()?,
+            "--out" => out = Some(value.into()),
+            other => return Err(format!("unknown option: {other}").into()),
+        }
+    }
+    if plan.folder.as_os_str().is_empty() {
+        return Err("which folder? --folder DIR".into());
+    }
+    let host = host::identity();
+    let other = (busy_threads > 0).then(|| {
+        let program = std::env::current_exe()?;
+        let mut command = Command::new(program);
+        let command = command.arg("busy").arg(busy_threads.to_string());
+        command.stdin(Stdio::piped()).spawn()
+    });
+    let other = other.transpose()?;
+    let done = image_serve::run(&plan);
+    if let Some(mut other) = other {
+        other.kill()?;
+        other.wait()?;
+    }
+    let (run, table) = done?;
+    println!("{table}");
+    if let Some(out) = out {
+        fs::create_dir_all(&out)?;
+        let evidence = json!({
+            "schema": "packhouse/bench/image-serve/1",
+            "host": host,
+            "folder": plan.folder,
+            "busy_threads": busy_threads,
+            "run": run,
+        });
+        let name = if busy_threads > 0 {
+            "image-serve-busy"
+        } else {
+            "image-serve"
+        };
+        let text = serde_json::to_string_pretty(&evidence)?;
+        fs::write(out.join(format!("{name}.json")), text + "\n")?;
+        fs::write(out.join(format!("{name}.md")), table + "\n")?;
+    }
+    Ok(())
+}
+
+fn order_of(name: &str) -> Result<TileOrder, String> {
+    match name {
+        "rm" => Ok(TileOrder::RowMajor),
+        "b8" => Ok(TileOrder::Blocked),
+        other => Err(format!("no such order: {other}")),
     }
 }
 
@@ -290,11 +386,11 @@ const fn name(columns: Columns) -> &'static str {
 
 fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, Box<dyn Error>> {
     let mut arguments = Arguments {
-        rounds: 9,
+        rounds: 7,
         threads: [1, 2].into_iter().filter_map(NonZeroUsize::new).collect(),
         orders: vec![TileOrder::RowMajor, TileOrder::Blocked],
         levels: IsaLevel::ALL.to_vec(),
-        gathers: vec![Columns::Copied, Columns::Serial, Columns::None],
+        gathers: vec![Columns::Copied, Columns::Serial],
         depth: 4096,
         columns: 28672,
         offset: 0,
@@ -312,12 +408,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, Box<dyn E
             "--offset" => arguments.offset = value.parse::<usize>()?.min(LINE_BYTES - 1),
             "--out" => arguments.out = Some(value.into()),
             "--orders" => {
-                let orders = list.map(|name| match name {
-                    "rm" => Ok(TileOrder::RowMajor),
-                    "b8" => Ok(TileOrder::Blocked),
-                    other => Err(no("order", other)),
-                });
-                arguments.orders = orders.collect::<Result<_, _>>()?;
+                arguments.orders = list.map(order_of).collect::<Result<_, _>>()?;
             }
             "--gathers" => {
                 let gathers = [Columns::Copied, Columns::Serial, Columns::None];
