@@ -78,7 +78,8 @@ pub(crate) fn mutants(part: &str) -> Result<ExitCode, Box<dyn Error>> {
     let place = Place {
         copy: folder.join("tree"),
         build: folder.join("build"),
-        temp: folder.join("temp"),
+        // Short, as names of sockets have to be.
+        temp: std::env::temp_dir().join(format!("mutants-{}", std::process::id())),
     };
     mirror(root, &place.copy)?;
     try_unchanged(&place, &list)?;
@@ -89,6 +90,7 @@ pub(crate) fn mutants(part: &str) -> Result<ExitCode, Box<dyn Error>> {
         let (Ok(text) | Err(text)) = verdict;
         println!("mutant: {}: {text}", mutant.name);
     }
+    std::fs::remove_dir_all(&place.temp)?;
     let killed_count = list.len() - alive_count;
     let seconds = start.elapsed().as_secs();
     println!("mutants: {killed_count} killed, {alive_count} not, in {seconds} s");
