@@ -23,6 +23,18 @@ pub fn identity() -> Value {
     })
 }
 
+/// The kind of a folder's file system; its path would be that of one machine.
+///
+/// # Errors
+/// Where `stat` can't be run.
+pub fn file_system(folder: &Path) -> io::Result<String> {
+    let output = Command::new("stat")
+        .args(["-f", "-c", "%T"])
+        .arg(folder)
+        .output()?;
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
 /// A file's length and SHA-256.
 ///
 /// # Errors

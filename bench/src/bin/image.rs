@@ -158,7 +158,7 @@ fn serve(mut words: impl Iterator<Item = String>) -> Result<(), Box<dyn Error>> 
         let evidence = json!({
             "schema": "packhouse/bench/image-serve/1",
             "host": host,
-            "folder": plan.folder,
+            "file_system": host::file_system(&plan.folder)?,
             "busy_threads": busy_threads,
             "run": run,
         });

@@ -71,7 +71,7 @@ fn main() -> Result<()> {
         "packhouse": host::file_identity(&places::packhouse())?,
         "tensors": matrices.len(), "payload_bytes": payload_bytes, "file_bytes": file_bytes,
         "whole_file_hashed": arguments.whole,
-        "file_system": file_system(&arguments.work)?,
+        "file_system": host::file_system(&arguments.work)?,
     });
     let mut legs = vec![Leg::Hash, Leg::Write, Leg::Prepare, Leg::HashPayloads];
     if arguments.peer {
@@ -360,14 +360,6 @@ fn matrices(model: &Path) -> Result<Vec<Matrix>> {
             bytes: tensor.bytes,
         })
         .collect())
-}
-
-fn file_system(work: &Path) -> Result<String> {
-    let output = Command::new("stat")
-        .args(["-f", "-c", "%T"])
-        .arg(work)
-        .output()?;
-    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
 fn nanoseconds(start: Instant) -> u64 {
