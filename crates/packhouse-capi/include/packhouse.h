@@ -6,7 +6,8 @@
    and it says why not, so that an engine can pack by itself.
 
    Calls. Every call that can fail returns a status, PACKHOUSE_OK or not, and writes its reason to
-   *refusal, which may be NULL. Structs begin with struct_size, which the caller sets to sizeof
+   *refusal, which may be NULL; a call that succeeds leaves *refusal as it was, so look at what was
+   returned, not at refusal.status. Structs begin with struct_size, which the caller sets to sizeof
    before every call, at most 4096; the rest of a struct that the library fills need not be set. A
    library older than this header takes larger structs than it knows: the bytes that it does not
    know must be zero in a struct that the caller fills, and are set to zero in one that the library
@@ -22,7 +23,9 @@
 
    Threads. There is no global state. Any number of threads may use one set, mapping or images at
    once, as long as each use ends before the last count is given back. A serve is for one call at a
-   time: a second one, of another thread or of a callback, gets PACKHOUSE_SERVE_BUSY.
+   time: a second one, of another thread or of a callback, gets PACKHOUSE_SERVE_BUSY at once. So
+   several threads on one head either begin a serve each, of the same images, each of which counts
+   by itself and has a line of its own; or they share one, and fill its tiles one after the other.
 
    Bytes. Mapped payloads are read-only pages of the store's own file, shared by all processes that
    map it. Nothing of Packhouse ever changes or cuts such a file; if somebody else cuts one while it
@@ -511,7 +514,7 @@ typedef struct packhouse_refused {
 typedef struct packhouse_refusal {
     /* sizeof of this struct. */
     uint32_t struct_size;
-    /* The same number that the call returned. */
+    /* The same number that the call returned, when it failed; no success writes here. */
     packhouse_status status;
     /* Length of the whole text, which may be more than fits. */
     uint64_t text_bytes;
@@ -591,11 +594,14 @@ typedef struct packhouse_images_options {
     /* The folder of images, an absolute path, made when it is not there; it is this user's
        alone. NULL is none: then images are off. */
     const char *root;
-    /* Most bytes of all images; 0 sets no limit. What was used longest ago goes first. */
+    /* Most bytes of all images: 0 is the default, a fifth of the file system; UINT64_MAX sets
+       no limit. What was used longest ago goes first. */
     uint64_t max_bytes;
-    /* Bytes that must stay free in the file system. */
+    /* Bytes that must stay free in the file system: 0 is the default, 10 GiB; UINT64_MAX sets
+       no limit, so that none need stay free. */
     uint64_t min_free_bytes;
-    /* Images not used for so many nanoseconds go at the next write; 0 sets no limit. */
+    /* Images not used for so many nanoseconds go at the next write; 0, the default, sets no
+       limit, nor does UINT64_MAX. */
     uint64_t max_age_ns;
     /* Moves the sampled columns, when flags say so. */
     uint64_t seed;
@@ -625,7 +631,7 @@ typedef struct packhouse_head {
     /* Values that the column callback gives per column: what a row of the tensor holds. */
     uint64_t width;
     /* The stored type's name, NUL-terminated: 1 to PACKHOUSE_DTYPE_MAX printable ASCII
-       characters. */
+       characters without blanks, bytes 0x21 to 0x7e. */
     const char *dtype;
     /* What the head's content is, by packhouse_head_digest. Not looked at while images are
        off. */
@@ -672,7 +678,7 @@ typedef struct packhouse_tile {
     uint32_t struct_size;
     /* PACKHOUSE_TILE_COLUMNS_PARALLEL or 0. */
     uint32_t flags;
-    /* Which tile, 0 to tile_count. */
+    /* Which tile, below tile_count. */
     uint64_t index;
     /* The depth that the kernel is about to multiply with: kpad, or the tile is refused. */
     uint64_t k;
@@ -760,6 +766,9 @@ typedef struct packhouse_image_counters {
     uint64_t pack_ns;
     /* Nanoseconds of writing images. */
     uint64_t write_ns;
+    /* Nanoseconds of taking the packer's fingerprint; 0 when an earlier serve of the same
+       images took it, or images are off. */
+    uint64_t fingerprint_ns;
 } packhouse_image_counters;
 
 /* One reason and how many tiles it was given for. */
@@ -969,15 +978,16 @@ packhouse_status packhouse_unpack(
     packhouse_refusal *refusal);
 
 /* Tells the lengths of a tile's buffers and file, and how many tiles a head with so many
-   columns has. Sizes that make no tile are refused. */
+   columns has. Sizes that make no tile are refused, and a vocabulary of 0 or of more than
+   100,000 tiles. */
 packhouse_status packhouse_tile_measure(
     const packhouse_tile_geometry *geometry,
     uint64_t vocabulary,
     packhouse_tile_sizes *sizes,
     packhouse_refusal *refusal);
 
-/* Tells where among a tile's codes the one of depth row i of column j lies, 0 to kd and 0 to
-   nd. */
+/* Tells where among a tile's codes the one of depth row i of column j lies, with i below kd
+   and j below nd. */
 packhouse_status packhouse_tile_position(
     const packhouse_tile_geometry *geometry,
     uint64_t i,
@@ -1024,7 +1034,9 @@ packhouse_status packhouse_images_why_off(
 /* Begins the serve of one head: owner says whose images these are by a text that stays the
    same from start to start, as the model's path, 1 to PACKHOUSE_OWNER_MAX bytes. When an owner
    comes with other weights in the same geometry, the images that nobody else uses go. On
-   success *serve is the caller's: packhouse_serve_release gives it back. */
+   success *serve is the caller's: packhouse_serve_release gives it back. The first serve of
+   these images in an order takes the packer's fingerprint, some milliseconds on threads of its
+   own, unless images are off; later ones have it. */
 packhouse_status packhouse_serve_begin(
     const packhouse_images *images,
     const packhouse_head *head,

@@ -5,6 +5,7 @@ use crate::types::packhouse_parameter;
 use packhouse_image::{Images, Serve};
 use packhouse_layout::int8_tile::TileGeometry;
 use packhouse_loader::set::{Entry, Mapping, SetReader};
+use packhouse_pack::Packers;
 use std::ffi::c_char;
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -23,6 +24,8 @@ pub struct packhouse_mapping {
 /// Images of head tiles, as they were opened.
 pub struct packhouse_images {
     pub(crate) images: Images,
+    /// Of all serves, since the fingerprint is taken once per packers.
+    pub(crate) packers: Arc<Packers>,
 }
 
 /// One head being served.

@@ -6,7 +6,8 @@ use crate::image_usage::TileFailure;
 use crate::types::PACKHOUSE_TEXT_BYTES;
 use crate::usage::{Failure, Usage};
 use packhouse_image::{
-    Check, Dtype, Head, HeadDigest, Mode, OWNER_BYTES_MAX, Owner, RequestRefusal, Settings,
+    Check, Dtype, Head, HeadDigest, MIN_FREE_BYTES, Mode, OWNER_BYTES_MAX, Owner, RequestRefusal,
+    Settings,
 };
 use packhouse_layout::int8_tile::{TileGeometry, TileOrder, TileSizes};
 use std::ffi::c_char;
@@ -166,9 +167,17 @@ pub(crate) fn settings(given: &packhouse_images_options) -> Result<Settings, Usa
     Ok(Settings {
         mode,
         check,
+        // Without a cap `Settings` has the default one.
         max_bytes: (given.max_bytes > 0).then_some(given.max_bytes),
-        min_free_bytes: given.min_free_bytes,
-        max_age_ns: (given.max_age_ns > 0).then_some(given.max_age_ns),
+        min_free_bytes: match given.min_free_bytes {
+            0 => MIN_FREE_BYTES,
+            u64::MAX => 0,
+            bytes => bytes,
+        },
+        max_age_ns: match given.max_age_ns {
+            0 | u64::MAX => None,
+            age_ns => Some(age_ns),
+        },
         threads: threads(given.thread_count),
         seed,
     })
@@ -266,4 +275,56 @@ sized! {
     packhouse_image_counters up to write_ns: u64;
     packhouse_tile_reason up to tiles: u64;
     packhouse_line up to text: [c_char; PACKHOUSE_LINE_BYTES];
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn taken(bounds: u64) -> Settings {
+        let given = packhouse_images_options {
+            struct_size: 0,
+            mode: PACKHOUSE_IMAGES_READ_WRITE,
+            check: PACKHOUSE_CHECK_SAMPLE,
+            flags: 0,
+            root: std::ptr::null(),
+            max_bytes: bounds,
+            min_free_bytes: bounds,
+            max_age_ns: bounds,
+            seed: 0,
+            thread_count: 0,
+            reserved: 0,
+        };
+        settings(&given).expect("because each bound may be any number")
+    }
+
+    /// What an engine left zero is bounded: it would fill the disk otherwise.
+    #[test]
+    fn bounds_of_zero_are_the_defaults() {
+        assert_eq!(taken(0), Settings::new());
+    }
+
+    #[test]
+    fn no_bounds_are_asked_for() {
+        let unlimited = Settings {
+            max_bytes: Some(u64::MAX),
+            min_free_bytes: 0,
+            max_age_ns: None,
+            ..Settings::new()
+        };
+        assert_eq!(taken(u64::MAX), unlimited);
+    }
+
+    #[test]
+    fn other_bounds_are_taken_as_they_are() {
+        for bound in [1, 4096, u64::MAX - 1] {
+            let expected = Settings {
+                max_bytes: Some(bound),
+                min_free_bytes: bound,
+                max_age_ns: Some(bound),
+                ..Settings::new()
+            };
+            assert_eq!(taken(bound), expected);
+        }
+    }
 }

@@ -116,6 +116,7 @@ pub(crate) fn counters(
         sample_ns: counted.sample_ns,
         pack_ns: counted.pack_ns,
         write_ns: counted.write_ns,
+        fingerprint_ns: counted.fingerprint_ns,
     }
 }
 

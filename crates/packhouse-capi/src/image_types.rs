@@ -57,11 +57,14 @@ pub struct packhouse_images_options {
     /// The folder of images, an absolute path, made when it is not there; it is this user's alone.
     /// NULL is none: then images are off.
     pub root: *const c_char,
-    /// Most bytes of all images; 0 sets no limit. What was used longest ago goes first.
+    /// Most bytes of all images: 0 is the default, a fifth of the file system; UINT64_MAX sets
+    /// no limit. What was used longest ago goes first.
     pub max_bytes: u64,
-    /// Bytes that must stay free in the file system.
+    /// Bytes that must stay free in the file system: 0 is the default, 10 GiB; UINT64_MAX
+    /// sets no limit, so that none need stay free.
     pub min_free_bytes: u64,
-    /// Images not used for so many nanoseconds go at the next write; 0 sets no limit.
+    /// Images not used for so many nanoseconds go at the next write; 0, the default, sets no
+    /// limit, nor does UINT64_MAX.
     pub max_age_ns: u64,
     /// Moves the sampled columns, when `flags` say so.
     pub seed: u64,
@@ -95,7 +98,7 @@ pub struct packhouse_head {
     /// Values that the column callback gives per column: what a row of the tensor holds.
     pub width: u64,
     /// The stored type's name, NUL-terminated: 1 to `PACKHOUSE_DTYPE_MAX` printable ASCII
-    /// characters.
+    /// characters without blanks, bytes 0x21 to 0x7e.
     pub dtype: *const c_char,
     /// What the head's content is, by `packhouse_head_digest`. Not looked at while images are off.
     pub digest: [u8; PACKHOUSE_DIGEST_BYTES],
@@ -147,7 +150,7 @@ pub struct packhouse_tile {
     pub struct_size: u32,
     /// `PACKHOUSE_TILE_COLUMNS_PARALLEL` or 0.
     pub flags: u32,
-    /// Which tile, 0 to `tile_count`.
+    /// Which tile, below `tile_count`.
     pub index: u64,
     /// The depth that the kernel is about to multiply with: kpad, or the tile is refused.
     pub k: u64,
@@ -238,6 +241,9 @@ pub struct packhouse_image_counters {
     pub pack_ns: u64,
     /// Nanoseconds of writing images.
     pub write_ns: u64,
+    /// Nanoseconds of taking the packer's fingerprint; 0 when an earlier serve of the same images
+    /// took it, or images are off.
+    pub fingerprint_ns: u64,
 }
 
 /// One reason and how many tiles it was given for.

@@ -22,7 +22,7 @@ use std::ffi::{c_char, c_void};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
 /// Tells the lengths of a tile's buffers and file, and how many tiles a head with so many columns
-/// has. Sizes that make no tile are refused.
+/// has. Sizes that make no tile are refused, and a vocabulary of 0 or of more than 100,000 tiles.
 ///
 /// # Safety
 /// As `packhouse.h` says: pointers are NULL or lead to what their types say.
@@ -36,6 +36,8 @@ pub unsafe extern "C" fn packhouse_tile_measure(
     let body = || {
         // SAFETY: the caller's promise, here and below.
         let (geometry, struct_size) = unsafe { (tile_geometry(geometry)?, edge::judge(sizes)?) };
+        let fits = packhouse_image::fits_vocabulary(vocabulary, &geometry);
+        fits.map_err(|error| TileFailure::Request(error.into()))?;
         let told = packhouse_tile_sizes {
             struct_size,
             reserved: 0,
@@ -52,7 +54,8 @@ pub unsafe extern "C" fn packhouse_tile_measure(
     unsafe { guard(refusal, body) }
 }
 
-/// Tells where among a tile's codes the one of depth row i of column j lies, 0 to kd and 0 to nd.
+/// Tells where among a tile's codes the one of depth row i of column j lies, with i below kd and j
+/// below nd.
 ///
 /// # Safety
 /// As for `packhouse_tile_measure`.
@@ -148,7 +151,8 @@ pub unsafe extern "C" fn packhouse_images_open(
         let root = unsafe { path(given.root) };
         let (fs, clock): (Arc<dyn Fs>, Arc<dyn Clock>) = (Arc::new(RealFs), Arc::new(RealClock));
         let images = Images::open(fs, clock, root.as_deref(), settings);
-        let handle = handles::give(Arc::new(packhouse_images { images }));
+        let packers = Arc::new(Packers::detect());
+        let handle = handles::give(Arc::new(packhouse_images { images, packers }));
         // SAFETY: as above.
         unsafe { target.write(handle) };
         Ok(())
@@ -208,6 +212,9 @@ pub unsafe extern "C" fn packhouse_images_why_off(
 /// with other weights in the same geometry, the images that nobody else uses go. On success
 /// `*serve` is the caller's: `packhouse_serve_release` gives it back.
 ///
+/// The first serve of these images in an order takes the packer's fingerprint, some milliseconds on
+/// threads of its own, unless images are off; later ones have it.
+///
 /// # Safety
 /// As for `packhouse_images_retain`.
 #[unsafe(no_mangle)]
@@ -240,7 +247,7 @@ pub unsafe extern "C" fn packhouse_serve_begin(
             .into());
         }
         let width = usize::try_from(head.width).unwrap_or(usize::MAX);
-        let packers = Arc::new(Packers::detect());
+        let packers = opened.packers.clone();
         let serve = opened.images.serve(packers, head, geometry, owner);
         let mut serve = serve.map_err(TileFailure::Request)?;
         serve.note_head_hash_ns(given.digest_ns);

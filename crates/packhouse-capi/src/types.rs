@@ -227,7 +227,7 @@ pub struct packhouse_refused {
 pub struct packhouse_refusal {
     /// sizeof of this struct.
     pub struct_size: u32,
-    /// The same number that the call returned.
+    /// The same number that the call returned, when it failed; no success writes here.
     pub status: packhouse_status,
     /// Length of the whole text, which may be more than fits.
     pub text_bytes: u64,

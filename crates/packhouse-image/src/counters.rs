@@ -4,6 +4,7 @@ use crate::images::Off;
 use crate::refusal::RefusalCode;
 use crate::served::NotWrittenCode;
 use crate::settings::Check;
+use packhouse_base::shown::Shown;
 use packhouse_base::units;
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
@@ -45,6 +46,8 @@ pub struct Counters {
     pub pack_ns: u64,
     /// Making room, hashing, writing, noting the owner.
     pub write_ns: u64,
+    /// Taking the packer's fingerprint; 0 when these packers had it, or images are off.
+    pub fingerprint_ns: u64,
 }
 
 impl Counters {
@@ -72,7 +75,7 @@ impl fmt::Display for Line<'_> {
         let counters = self.counters;
         f.write_str("packhouse: head image: ")?;
         if let Some(off) = self.off {
-            write!(f, "off ({off}): ")?;
+            write!(f, "off ({}): ", Shown(&off.to_string()))?;
         }
         let (tiles, written) = (counters.tiles(), counters.tiles_written);
         let (hit, packed) = (counters.tiles_hit, counters.tiles_packed);
@@ -102,13 +105,15 @@ impl fmt::Display for Line<'_> {
         }
         let times = [
             ("head hash", counters.head_hash_ns),
+            ("fingerprint", counters.fingerprint_ns),
             ("read", counters.read_ns),
             ("sample", counters.sample_ns),
             ("pack", counters.pack_ns),
             ("write", counters.write_ns),
         ];
         let mut separator = ';';
-        for (name, ns) in times.into_iter().filter(|(_, ns)| *ns > 0) {
+        // What rounds to `0 us` is left out.
+        for (name, ns) in times.into_iter().filter(|(_, ns)| *ns >= 1_000) {
             write!(f, "{separator} {name} {}", units::duration_ns(ns))?;
             separator = ',';
         }
@@ -147,5 +152,32 @@ fn reasons<R: fmt::Display>(
     match text.is_empty() {
         true => Ok(()),
         false => write!(f, "; {what}: {text}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_has_the_times_of_what_was_done() {
+        let counters = Counters {
+            tiles_packed: 1,
+            columns_gathered: 9,
+            fingerprint_ns: 5_000_000,
+            read_ns: 999,
+            sample_ns: 0,
+            pack_ns: 1_000,
+            ..Counters::default()
+        };
+        let line = Line {
+            counters: &counters,
+            off: Some(&Off::Switch),
+            seed: 0,
+            check: Check::Sample,
+        };
+        let text = "packhouse: head image: off (switched off): 1 tile: 0 from images, 1 packed, 0 \
+                    written; 9 columns gathered; fingerprint 5 ms, pack 1 us";
+        assert_eq!(line.to_string(), text);
     }
 }

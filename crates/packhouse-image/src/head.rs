@@ -27,13 +27,13 @@ pub struct Head {
     pub digest: HeadDigest,
 }
 
-/// A stored type's name: 1 to 16 printable ASCII bytes.
+/// A stored type's name: 1 to 16 printable ASCII characters without blanks, 0x21 to 0x7e.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Dtype([u8; DTYPE_BYTES]);
 
 /// Why a text is no type's name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("dtype is {text:?}, expected 1 to {DTYPE_BYTES} printable ASCII letters")]
+#[error("dtype is {text:?}, expected 1 to {DTYPE_BYTES} printable ASCII characters without blanks")]
 pub struct DtypeError {
     /// The text, cut to 80 characters.
     pub text: String,

@@ -479,13 +479,21 @@ impl Head {
         if width == 0 || width > kpad {
             return Err(HeadError::Width { width, kpad });
         }
-        let (vocabulary, t) = (self.vocabulary, geometry.t());
-        let max = t * u64::from(TILES_MAX);
-        if vocabulary == 0 || vocabulary > max {
-            return Err(HeadError::Vocabulary { vocabulary, max, t });
-        }
-        Ok(())
+        fits_vocabulary(self.vocabulary, geometry)
     }
+}
+
+/// Judges whether a head of so many columns has tiles in a geometry.
+///
+/// # Errors
+/// `HeadError::Vocabulary`: it has none, or more than there are names for.
+pub fn fits_vocabulary(vocabulary: u64, geometry: &TileGeometry) -> Result<(), HeadError> {
+    let t = geometry.t();
+    let max = t * u64::from(TILES_MAX);
+    if vocabulary == 0 || vocabulary > max {
+        return Err(HeadError::Vocabulary { vocabulary, max, t });
+    }
+    Ok(())
 }
 
 impl HeadError {

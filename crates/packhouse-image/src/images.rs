@@ -93,7 +93,8 @@ impl Images {
         self.shared.folder.as_ref().ok()
     }
 
-    /// Starts serving the tiles of one head. Opens no file.
+    /// Starts serving the tiles of one head. Opens no file. The first serve with some packers takes
+    /// their fingerprint in the geometry's order, some milliseconds: share them between serves.
     ///
     /// # Errors
     /// When the head has no tiles in this geometry, or was never hashed while images are on.

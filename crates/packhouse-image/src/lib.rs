@@ -106,6 +106,7 @@ pub use folder::{Folder, FolderError, ImageFile};
 pub use head::{Dtype, DtypeError, GGML_VALUES, Head, HeadDigest};
 pub use header::{
     Difference, HEADER_BYTES, HeadError, Header, HeaderError, HeaderField, PayloadHash, file_bytes,
+    fits_vocabulary,
 };
 pub use images::{Images, Off};
 pub use inventory::{ImageListing, Inventory, OwnerListing, TempListing, inventory};

@@ -92,8 +92,14 @@ impl Serve {
         if shared.folder.is_ok() && head.digest == HeadDigest::NONE {
             return Err(RequestRefusal::Digest);
         }
+        let mut counters = Counters::default();
         let identity = shared.folder.is_ok().then(|| {
-            let fingerprint = packers.tile_fingerprint(geometry.order());
+            let (order, start_ns) = (geometry.order(), shared.clock.steady_ns());
+            let is_taken = packers.has_tile_fingerprint(order);
+            let fingerprint = packers.tile_fingerprint(order);
+            if !is_taken {
+                counters.fingerprint_ns = shared.clock.steady_ns().saturating_sub(start_ns);
+            }
             Identity {
                 key: ImageKey::new(&geometry, &head.digest, &fingerprint),
                 fingerprint,
@@ -111,7 +117,7 @@ impl Serve {
             no_room: None,
             private: Private::default(),
             memory: allocate,
-            counters: Counters::default(),
+            counters,
         })
     }
 
@@ -400,9 +406,12 @@ impl Serve {
         let mut private = std::mem::take(&mut self.private);
         let scale_sum = self.pack_tile(tile, &mut gather, target, &mut private);
         let outcome = scale_sum.map(|(scale_sum, allowed)| {
-            let start_ns = self.now_ns();
-            let written = allowed.and_then(|()| self.write(tile, &private, claimed));
-            self.counters.write_ns += self.now_ns().saturating_sub(start_ns);
+            let written = allowed.and_then(|()| {
+                let start_ns = self.now_ns();
+                let written = self.write(tile, &private, claimed);
+                self.counters.write_ns += self.now_ns().saturating_sub(start_ns);
+                written
+            });
             let written = match written {
                 Ok(bytes) => {
                     self.counters.tiles_written += 1;

@@ -115,6 +115,11 @@ impl Packers {
             golden.admitted.fingerprint(&packed)
         })
     }
+
+    /// Whether these packers have that fingerprint already, so that it takes no time.
+    pub fn has_tile_fingerprint(&self, order: TileOrder) -> bool {
+        self.tile_fingerprint_cell(order).get().is_some()
+    }
 }
 
 impl Packers {

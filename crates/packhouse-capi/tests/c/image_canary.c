@@ -57,6 +57,7 @@ int main(int count, char **words) {
         .mode = PACKHOUSE_IMAGES_READ_WRITE,
         .check = PACKHOUSE_CHECK_SAMPLE,
         .root = words[1],
+        .min_free_bytes = UINT64_MAX,
     };
     const char *what = words[2];
     packhouse_images *images = NULL;

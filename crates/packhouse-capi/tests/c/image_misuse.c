@@ -64,6 +64,12 @@ static void measuring(const subject *s) {
     g.order = 3;
     say("order", packhouse_tile_measure(&g, 1, &sizes, &refusal));
     g = s->w.geometry;
+    say("measure-vocabulary", packhouse_tile_measure(&g, 0, &sizes, &refusal));
+    say("measure-vocabulary-max", packhouse_tile_measure(&g, UINT64_MAX, &sizes, &refusal));
+    say("measure-tiles", packhouse_tile_measure(&g, 3000001, &sizes, &refusal));
+    printf("misuse most-tiles %s\n",
+           packhouse_tile_measure(&g, 3000000, &sizes, NULL) == PACKHOUSE_OK &&
+               sizes.tile_count == 100000 ? "yes" : "no");
     say("position-null", packhouse_tile_position(&g, 0, 0, NULL, &refusal));
     say("position-depth", packhouse_tile_position(&g, 48, 0, &at, &refusal));
     say("position-column", packhouse_tile_position(&g, 0, 32, &at, &refusal));

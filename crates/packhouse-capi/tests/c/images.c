@@ -127,8 +127,8 @@ static void counters(state *s) {
            c.tiles_hit, c.tiles_packed, c.tiles_written, c.tiles_unwritten, c.tiles_refused,
            c.columns_gathered, c.columns_sampled, c.bytes_read, c.bytes_written, c.files_removed,
            c.bytes_removed, c.owner_problems, c.seed);
-    printf("times digest=%d read=%d sample=%d pack=%d write=%d\n", c.digest_ns > 0, c.read_ns > 0,
-           c.sample_ns > 0, c.pack_ns > 0, c.write_ns > 0);
+    printf("times digest=%d fingerprint=%d read=%d sample=%d pack=%d write=%d\n", c.digest_ns > 0,
+           c.fingerprint_ns > 0, c.read_ns > 0, c.sample_ns > 0, c.pack_ns > 0, c.write_ns > 0);
     packhouse_tile_reason one = {.struct_size = sizeof one};
     for (packhouse_status after = PACKHOUSE_OK;; after = one.status) {
         packhouse_status status = packhouse_serve_reason_after(s->serve, after, &one, &refusal);
@@ -303,6 +303,8 @@ int main(int count, char **words) {
             .mode = PACKHOUSE_IMAGES_READ_WRITE,
             .check = PACKHOUSE_CHECK_SAMPLE,
             .root = words[1],
+            .max_bytes = UINT64_MAX,
+            .min_free_bytes = UINT64_MAX,
             .thread_count = 2,
         },
         .world = first_world(),

@@ -170,7 +170,7 @@ fn structs_of_tiles() -> String {
             struct_size, reserved, seed, tiles_hit, tiles_packed, tiles_written, tiles_unwritten,
             tiles_refused, columns_gathered, columns_sampled, bytes_read, bytes_written,
             files_removed, bytes_removed, owner_problems, digest_ns, read_ns, sample_ns, pack_ns,
-            write_ns
+            write_ns, fingerprint_ns
         }
         packhouse_tile_reason { struct_size, status, tiles }
         packhouse_line { struct_size, reserved, text_bytes, text }

@@ -229,7 +229,7 @@ fn intact_files_that_are_wrong(seen: &mut Seen) {
 /// What can't be written is packed, and says why it was not kept.
 fn unwritten(seen: &mut Seen) {
     let images = Images::new();
-    let lines = images.run(&[&["floor", "18446744073709551615"], FIRST, ALL_TILES]);
+    let lines = images.run(&[&["floor", "18446744073709551614"], FIRST, ALL_TILES]);
     filled(&lines, PACKED, 3);
     seen.refused(&lines, "unwritten", "IMAGE_NO_ROOM", &["stay free"]);
     let lines = images.run(&[&["cap", "4096"], FIRST, ALL_TILES, &["counters"]]);
@@ -342,6 +342,21 @@ const MISUSES: &[(&str, &str, &str)] = &[
     ("measure-null", NULL, "packhouse_tile_geometry"),
     ("measure-null-sizes", NULL, "packhouse_tile_sizes"),
     ("order", "VALUE", "geometry.order is 3"),
+    (
+        "measure-vocabulary",
+        "TILE_HEAD",
+        "vocabulary is 0, expected 1 to 3000000",
+    ),
+    (
+        "measure-vocabulary-max",
+        "TILE_HEAD",
+        "vocabulary is 18446744073709551615, expected 1 to 3000000",
+    ),
+    (
+        "measure-tiles",
+        "TILE_HEAD",
+        "vocabulary is 3000001, expected 1 to 3000000",
+    ),
     ("position-null", NULL, "argument position"),
     (
         "position-depth",
@@ -456,10 +471,11 @@ fn misuse(seen: &mut Seen) {
         seen.refused(&lines, &format!("misuse {name}"), status, &[part]);
     }
     let made = lines.iter().filter(|line| line.starts_with("misuse "));
-    assert_eq!(made.count(), MISUSES.len() + 3, "{lines:#?}");
+    assert_eq!(made.count(), MISUSES.len() + 4, "{lines:#?}");
     for whole in [
         "images-place-is-null yes",
         "serve-place-is-null yes",
+        "most-tiles yes",
         "guards whole calls=0",
     ] {
         assert!(

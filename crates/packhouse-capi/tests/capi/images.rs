@@ -171,6 +171,39 @@ fn cold_warm_and_off_starts_fill_the_same_bytes_in_both_orders() {
     }
 }
 
+/// What every later serve of the same images would take as long for.
+#[test]
+fn the_fingerprint_is_taken_by_the_first_serve_of_images_and_told() {
+    let images = Images::new();
+    let again: &[&str] = &["tile", "0", "counters", "line", "begin"];
+    let lines = images.run(&[FIRST, again, again, &["open", "begin"], again]);
+    let expected = [true, false, true];
+    let told = of(&lines, "times");
+    let is_told = told.iter().map(|line| line.contains(" fingerprint=1 "));
+    assert!(is_told.eq(expected), "{lines:#?}");
+    let says = of(&lines, "says");
+    let is_said = says.iter().map(|line| line.contains(" fingerprint "));
+    assert!(is_said.eq(expected), "{says:?}");
+    let other = &[
+        "counters", "line", "order", "2", "kd", "64", "nd", "128", "begin", "counters",
+    ];
+    let lines = images.run(&[FIRST, other]);
+    for line in of(&lines, "times") {
+        assert!(
+            line.contains(" fingerprint=1 "),
+            "each order has one: {line}"
+        );
+    }
+    let lines = images.run(&[&["mode", "1"], FIRST, again]);
+    assert!(
+        of(&lines, "times")[0].contains(" fingerprint=0 "),
+        "{lines:#?}"
+    );
+    let line = of(&lines, "says")[0];
+    let parts = [" fingerprint ", " write ", " sample ", " 0 us"];
+    assert!(!parts.iter().any(|part| line.contains(part)), "{line}");
+}
+
 #[test]
 fn the_sizes_and_positions_are_those_of_the_published_formulas() {
     let images = Images::new();

@@ -288,7 +288,8 @@ const HEAD: &str = "\
    and it says why not, so that an engine can pack by itself.
 
    Calls. Every call that can fail returns a status, PACKHOUSE_OK or not, and writes its reason to
-   *refusal, which may be NULL. Structs begin with struct_size, which the caller sets to sizeof
+   *refusal, which may be NULL; a call that succeeds leaves *refusal as it was, so look at what was
+   returned, not at refusal.status. Structs begin with struct_size, which the caller sets to sizeof
    before every call, at most 4096; the rest of a struct that the library fills need not be set. A
    library older than this header takes larger structs than it knows: the bytes that it does not
    know must be zero in a struct that the caller fills, and are set to zero in one that the library
@@ -304,7 +305,9 @@ const HEAD: &str = "\
 
    Threads. There is no global state. Any number of threads may use one set, mapping or images at
    once, as long as each use ends before the last count is given back. A serve is for one call at a
-   time: a second one, of another thread or of a callback, gets PACKHOUSE_SERVE_BUSY.
+   time: a second one, of another thread or of a callback, gets PACKHOUSE_SERVE_BUSY at once. So
+   several threads on one head either begin a serve each, of the same images, each of which counts
+   by itself and has a line of its own; or they share one, and fill its tiles one after the other.
 
    Bytes. Mapped payloads are read-only pages of the store's own file, shared by all processes that
    map it. Nothing of Packhouse ever changes or cuts such a file; if somebody else cuts one while it

@@ -288,7 +288,8 @@ fn blocked_headers_need_whole_blocks() {
 fn names_of_types_and_owners_have_bounds() {
     for wrong in ["", "F 32", "F32\n", "gr\u{f6}\u{df}e", "seventeen-letters"] {
         let error = Dtype::new(wrong).expect_err("because it is no name");
-        let text = format!("dtype is {wrong:?}, expected 1 to 16 printable ASCII letters");
+        let expected = "1 to 16 printable ASCII characters without blanks";
+        let text = format!("dtype is {wrong:?}, expected {expected}");
         assert_eq!(error.to_string(), text);
     }
     for right in ["F", "sixteen--letters"] {

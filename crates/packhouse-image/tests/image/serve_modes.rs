@@ -1,17 +1,20 @@
 //! Off reads and writes nothing, read-only writes nothing, and the line says which it is.
 
 use crate::serve_world::{
-    ROOT, V1, Weights, geometries, geometry_of, image_files, image_path, images, new_disk, serve,
-    settings, start, start_as, weights,
+    ROOT, V1, Weights, geometries, geometry_of, image_files, image_path, images, new_disk, owner,
+    serve, settings, start, start_as, weights,
 };
 use packhouse_image::{
     Check, Images, Mode, NotWritten, NotWrittenCode, Off, Outcome, Settings, Written,
 };
-use packhouse_layout::int8_tile::TileOrder;
+use packhouse_layout::int8_tile::{TileGeometry, TileOrder};
+use packhouse_pack::Packers;
 use packhouse_sim::{SimClock, SimFs};
+use packhouse_sys::clock::{Clock, RealClock};
 use packhouse_sys::fs::{Dir, Fs, FsError};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A file system that nobody may ask for anything.
 struct Forbidden;
@@ -296,6 +299,41 @@ fn the_line_of_hits_misses_and_refusals() {
         "packhouse: head image: 3 tiles: 0 from images, 3 packed, 3 written; 3 files removed \
          (61.5 KiB); 47 columns gathered, 0 sampled (seed 1a2b); 0 B read, 61.5 KiB written"
     );
+}
+
+/// A clock that shows another time whenever it is looked at.
+struct Ticking(AtomicU64);
+
+impl Clock for Ticking {
+    fn wall_ns(&self) -> i64 {
+        RealClock.wall_ns()
+    }
+
+    fn steady_ns(&self) -> u64 {
+        self.0.fetch_add(3_000_000, Ordering::Relaxed)
+    }
+
+    fn sleep_ns(&self, _: u64) {}
+}
+
+#[test]
+fn the_fingerprint_is_timed_where_it_is_taken_and_only_there() {
+    let taken = |mode, packers: &Arc<Packers>, geometry: &TileGeometry| {
+        let (fs, clock) = (Arc::new(new_disk()), Arc::new(Ticking(AtomicU64::new(1))));
+        let images = Images::open(fs, clock, Some(Path::new(ROOT)), with_mode(mode));
+        let serve = images.serve(packers.clone(), weights().head(), *geometry, owner());
+        let serve = serve.expect("because the head fits");
+        let ns = serve.counters().fingerprint_ns;
+        let is_said = serve.line().ends_with("; fingerprint 3 ms");
+        assert_eq!(is_said, ns > 0, "{}", serve.line());
+        ns
+    };
+    let packers = Arc::new(Packers::detect());
+    for geometry in geometries() {
+        assert_eq!(taken(Mode::Off, &packers, &geometry), 0);
+        assert_eq!(taken(Mode::ReadWrite, &packers, &geometry), 3_000_000);
+        assert_eq!(taken(Mode::ReadWrite, &packers, &geometry), 0);
+    }
 }
 
 #[test]
