@@ -41,7 +41,8 @@ pub(crate) const LOCK_FILE: &str = "locks";
 /// How long a lock is waited for: a second, in which many evictions fit.
 pub(crate) const LOCK_WAIT_NS: u64 = 1_000_000_000;
 
-fn lock_file(folder: &Folder) -> Result<File, FsError> {
+/// Opens the file to lock, or makes it.
+pub(crate) fn lock_file(folder: &Folder) -> Result<File, FsError> {
     let dir = folder.images();
     match dir.open_file_writable(LOCK_FILE) {
         Err(error) if error.kind == FsErrorKind::NotFound => {}

@@ -13,7 +13,7 @@
 
 use crate::folder::Folder;
 use crate::key::ImageKey;
-use crate::lock::{LOCK_WAIT_NS, lock};
+use crate::lock::{LOCK_WAIT_NS, lock, lock_file};
 use crate::removed::{Removal, Removed, Why};
 use crate::settings::Settings;
 use crate::stem::KeyStem;
@@ -21,7 +21,7 @@ use crate::survey::{KeyFound, MINUTE_NS, Place, Survey};
 use crate::sweep::{Doomed, stale_temps, sweep};
 use packhouse_base::Blame;
 use packhouse_sys::clock::Clock;
-use packhouse_sys::fs::FsError;
+use packhouse_sys::fs::{FsError, FsErrorKind};
 use std::collections::BTreeMap;
 
 /// What is about to be written.
@@ -119,7 +119,8 @@ pub fn make_room(
     let choice = match plan(folder, clock, settings, keep, wanted) {
         Ok(choice) if choice.doomed.is_empty() => return Room::default(),
         Ok(choice) => choice,
-        Err(refused) => return refuse(refused),
+        // Where nothing can be written, that is the reason, not a bound.
+        Err(refused) => return refuse(unwritable(folder).map_or(refused, NoRoom::Fs)),
     };
     let _guard = match lock(folder, clock) {
         Ok(Some(guard)) => guard,
@@ -143,6 +144,12 @@ pub fn make_room(
         refused: failed.cloned().map(NoRoom::Fs),
         failures,
     }
+}
+
+/// What the system says to a write on a file system that is mounted read-only.
+fn unwritable(folder: &Folder) -> Option<FsError> {
+    let error = lock_file(folder).err()?;
+    (error.kind == FsErrorKind::ReadOnly).then_some(error)
 }
 
 /// Who used a key within ten minutes may be starting now.
