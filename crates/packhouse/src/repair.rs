@@ -42,10 +42,12 @@ pub(crate) fn repair(args: &RepairArgs, lookup: Lookup<'_>) -> Result<Answer, Fa
         true => Some(source(args, store, set, &diagnosis, lookup)?),
         false => None,
     };
+    let unproven_count = diagnosis.proofs().unproven_count;
     if let Some((path, model, order)) = source.as_ref().filter(|_| packs_again) {
         let compared = diagnosis.pack_again(store, model, order);
         compared.map_err(|error| failure(set, Some(path), &error.into()))?;
     }
+    let again_count = unproven_count.saturating_sub(diagnosis.proofs().unproven_count);
     let borrowed = source.as_ref().map(|(_, model, order)| (model, order));
     let cancel = signal::was_caught;
     let healed = heal(store, &diagnosis, borrowed, &options, &bar, &cancel);
@@ -54,7 +56,9 @@ pub(crate) fn repair(args: &RepairArgs, lookup: Lookup<'_>) -> Result<Answer, Fa
     let repaired = healed.map_err(|error| failure(set, model.as_deref(), &error))?;
     let is_good = repaired.is_good();
     Ok(Answer {
-        text: text(&repaired) + &verify::unproven_text(diagnosis.proofs()),
+        text: text(&repaired)
+            + &again_text(again_count)
+            + &verify::unproven_text(diagnosis.proofs()),
         json: document(&repaired, diagnosis.proofs()),
         exit: if is_good { Exit::Done } else { Exit::Negative },
     })
@@ -212,6 +216,15 @@ fn text(repaired: &Repaired) -> String {
         (false, count) => format!("set {set}: {count} healed, not all of it is good\n"),
     };
     table(&[Column::Left, Column::Left, Column::Left], &rows) + &end
+}
+
+/// What was judged by packing it again.
+fn again_text(count: u64) -> String {
+    match count {
+        0 => String::new(),
+        1 => "1 pack that rounds was packed again from the model and compared\n".to_owned(),
+        _ => format!("{count} packs that round were packed again from the model and compared\n"),
+    }
 }
 
 fn document(repaired: &Repaired, proofs: &Proofs) -> Value {

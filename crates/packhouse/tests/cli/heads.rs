@@ -155,6 +155,8 @@ fn who_names_the_model_has_a_rounded_head_packed_again() {
         !said.contains("not proven") && !said.contains("healed"),
         "{said}"
     );
+    let again = "1 pack that rounds was packed again from the model and compared\n";
+    assert!(said.ends_with(again), "{said}");
     let json = run(&sandbox, &[&named[..], &["--json"]].concat(), 0);
     let json: Value = serde_json::from_str(&json).expect("because it is one document");
     let expected = serde_json::json!({
@@ -178,6 +180,7 @@ fn who_names_the_model_has_a_rounded_head_packed_again() {
     run(&sandbox, &["export", "--bundle", "again.tar"], 0);
     let read = |name| std::fs::read(sandbox.path(name)).unwrap();
     assert!(read("again.tar") == read("good.tar"));
+    assert!(!run(&sandbox, &["repair"], 0).contains("packed again"));
     // Other weights judge nothing.
     model::write_seeded(&sandbox.path("other.gguf"), &[EMBEDDING, NORM], 6);
     let said = run(&sandbox, &["repair", "--model", "other.gguf"], 0);
