@@ -3,9 +3,10 @@
 use crate::answer::Answer;
 use crate::failure::{Failure, quoted};
 use crate::image_prepare;
-use crate::image_words::ImageCommand;
+use crate::image_words::{ImageCommand, ImageFolderArgs};
 use crate::places::Lookup;
 use crate::{image_look, image_remove, image_verify};
+use packhouse_base::shown::Shown;
 use packhouse_image::{Folder, FolderError, Removed};
 use packhouse_store::root::OpenError;
 use packhouse_sys::real::RealFs;
@@ -67,8 +68,22 @@ pub(crate) fn open(path: &Path) -> Result<Option<Folder>, Failure> {
     Folder::open(&RealFs, path, false).map_err(|error| unusable(path, &error))
 }
 
+/// A command for a hint, on the same folder.
+pub(crate) fn hint(words: &str, folder: &ImageFolderArgs) -> String {
+    match &folder.images {
+        Some(path) => format!("packhouse image {words} --images {}", quoted(path)),
+        None => format!("packhouse image {words}"),
+    }
+}
+
+/// One line of an answer. It may hold names of others: what a terminal would obey in them is
+/// spelled out.
+pub(crate) fn line(text: &str) -> String {
+    format!("{}\n", Shown(text))
+}
+
 /// The beginning of an image's key, cut to what the names of files have of it.
-pub(crate) fn digits(key: &str) -> Result<&str, Failure> {
+pub(crate) fn digits<'k>(key: &'k str, folder: &ImageFolderArgs) -> Result<&'k str, Failure> {
     let mut bytes = key.bytes();
     let is_hex = bytes.all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
     if !is_hex || !(DIGITS_MIN..=DIGITS_MAX).contains(&key.len()) {
@@ -76,7 +91,7 @@ pub(crate) fn digits(key: &str) -> Result<&str, Failure> {
             .cause(format!(
                 "an image key is given by {DIGITS_MIN} to {DIGITS_MAX} digits of 0-9 and a-f"
             ))
-            .hint("packhouse image ls"));
+            .hint(hint("ls", folder)));
     }
     Ok(&key[..key.len().min(NAME_DIGITS)])
 }

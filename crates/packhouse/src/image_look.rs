@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 pub(crate) fn list(args: &ImageFolderArgs, lookup: Lookup<'_>) -> Result<Answer, Failure> {
     let path = places::images(args.images.as_deref(), lookup)?;
     let Some(folder) = image::open(&path)? else {
-        let text = format!("no images in {}\n", path.display());
+        let text = image::line(&format!("no images in {}", path.display()));
         let json = json!({"folder": path.display().to_string(), "images": []});
         return Ok(Answer::done(text, json));
     };
@@ -110,32 +110,33 @@ fn text(folder: &Folder, found: &Inventory, images: &[Image<'_>], now_ns: i64) -
         .iter()
         .filter_map(|tile| tile.header.as_ref().err())
     {
-        text += &format!("damaged: {fault}\n");
+        text += &image::line(&format!("damaged: {fault}"));
     }
     for fault in found
         .owners
         .iter()
         .filter_map(|owner| owner.record.as_ref().err())
     {
-        text += &format!("damaged: {fault}\n");
+        text += &image::line(&format!("damaged: {fault}"));
     }
     for temp in &found.temps {
         let bytes = units::bytes(temp.bytes);
         let whose = match temp.is_young {
-            true => "being written",
+            true => "being written, or too young to tell",
             false => "left by a process that died",
         };
-        text += &format!("unfinished: {} ({bytes}), {whose}\n", temp.name);
+        text += &image::line(&format!("unfinished: {} ({bytes}), {whose}", temp.name));
     }
     for stray in &found.strays {
-        text += &format!("not ours: {} ({})\n", stray.name, stray.kind);
+        text += &image::line(&format!("not ours: {} ({})", stray.name, stray.kind));
     }
     let count = match images.len() {
         1 => "1 image".to_owned(),
         count => format!("{count} images"),
     };
     let bytes = units::bytes(found.total_bytes());
-    text + &format!("{count} in {}, {bytes} in all\n", folder.path().display())
+    let folder = folder.path().display();
+    text + &image::line(&format!("{count} in {folder}, {bytes} in all"))
 }
 
 const COLUMNS: [Column; 12] = [
@@ -186,13 +187,29 @@ fn row(image: &Image<'_>, now_ns: i64) -> Vec<String> {
         if owners.is_empty() {
             "-".to_owned()
         } else {
-            owners.join(", ")
+            owners.into_iter().map(cut).collect::<Vec<_>>().join(", ")
         },
     ]
 }
 
-/// How long ago, to the unit that a use is known to.
+/// An owner as a table has room for it: of a long path the end says more.
+fn cut(owner: &str) -> String {
+    let surplus = owner.chars().count().saturating_sub(OWNER_CHARS);
+    match surplus {
+        0 => owner.to_owned(),
+        _ => "..."
+            .chars()
+            .chain(owner.chars().skip(surplus + 3))
+            .collect(),
+    }
+}
+
+/// How long ago, to the unit that a use is known to. What is dated in the future is of no known
+/// use.
 fn ago(now_ns: i64, then_ns: i64) -> String {
+    if then_ns == 0 {
+        return "unknown".to_owned();
+    }
     let hours = now_ns.saturating_sub(then_ns).max(0) / HOUR_NS;
     match hours {
         0 => "now".to_owned(),
@@ -274,4 +291,5 @@ fn image_document(image: &Image<'_>) -> Value {
 }
 
 const SHOWN: usize = 12;
+const OWNER_CHARS: usize = 60;
 const HOUR_NS: i64 = 3_600_000_000_000;

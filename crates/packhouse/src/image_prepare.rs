@@ -10,8 +10,8 @@ use crate::places::{self, Lookup, Places};
 use crate::stage::real;
 use packhouse_base::units;
 use packhouse_image::{
-    Check, Images, MIN_FREE_BYTES, Mode, NoRoom, NotWritten, Off, Outcome, Owner, Refusal, Removed,
-    Serve, Settings, TileError, Written, file_bytes,
+    Check, Images, MIN_FREE_BYTES, Mode, NoRoom, NotWritten, Off, Outcome, Owner, PublishError,
+    Refusal, Removed, Serve, Settings, TileError, Written, file_bytes,
 };
 use packhouse_layout::int8_tile::{TileGeometry, TileOrder, TileSizes};
 use packhouse_pack::Packers;
@@ -47,7 +47,9 @@ pub(crate) fn prepare(args: &ImagePrepareArgs, lookup: Lookup<'_>) -> Result<Ans
     // A tile is packed beside the target; a full check keeps what it read, too.
     let tiles = if args.full { 3 } else { 2 };
     let tile_bytes = tiles * geometry.payload_bytes();
-    let source = found.read(tile_bytes, settings.threads, &bar, &|| again(args))?;
+    let source = found.read(tile_bytes, settings.threads, &bar, &|| {
+        again(args, args.max_bytes)
+    })?;
     let images = Images::open(
         Arc::new(RealFs),
         Arc::new(RealClock),
@@ -177,9 +179,14 @@ fn geometry(args: &ImagePrepareArgs) -> Result<TileGeometry, Failure> {
     })
 }
 
-/// Whose the images are: as given, else the model's path.
+/// Whose the images are: as given, else the model's path. A tensor that is named has an owner of
+/// its own, or its head and the model's own would remove each other.
 fn owner(args: &ImagePrepareArgs, found: &Found<'_>) -> Result<Owner, Failure> {
-    let text = args.owner.clone().unwrap_or_else(|| found.own_path());
+    let own = || match &args.tensor {
+        Some(tensor) => format!("{}#{tensor}", found.own_path()),
+        None => found.own_path(),
+    };
+    let text = args.owner.clone().unwrap_or_else(own);
     Owner::new(text).map_err(|error| {
         let value = args.owner.as_deref().unwrap_or("the model's path");
         Failure::usage("no owner", value)
@@ -241,28 +248,23 @@ fn not_open(folder: &Path, off: &Off) -> Failure {
 fn not_all(report: &Report<'_>, made: &Made, end: &End) -> Failure {
     let count = report.serve.tile_count();
     let model = report.args.model.display();
-    let stored = format!("{} of {count} tiles are stored", made.stored_count);
+    // All before it are, or it would have ended there.
+    let at = made.stored_count;
+    let stored = format!(
+        "stopped at tile {at} of 0 to {}: {at} stored before it, those after it not looked at",
+        count.saturating_sub(1)
+    );
     let (failure, hint) = match end {
         End::All => return Failure::new("nothing is missing", model),
         End::Stopped => (
             Failure::new("stopped", model)
                 .cause("what is stored stays; the next run makes the rest"),
-            again(report.args),
+            again(report.args, report.args.max_bytes),
         ),
         End::NotWritten { tile, why } => (
             Failure::new("cannot store the head of", model)
                 .cause(format!("tile {tile} was packed and not stored: {why}")),
-            match why {
-                NotWritten::Off | NotWritten::ReadOnly => "unset PACKHOUSE_READONLY".to_owned(),
-                NotWritten::NoMemory { .. } => "free -h".to_owned(),
-                NotWritten::NoRoom(NoRoom::Cap { .. } | NoRoom::Busy { .. }) => {
-                    "packhouse image ls".to_owned()
-                }
-                NotWritten::NoRoom(NoRoom::Free { .. } | NoRoom::Fs(_))
-                | NotWritten::Publish(_) => {
-                    format!("df -h {}", quoted(report.folder))
-                }
-            },
+            not_written_hint(report, why),
         ),
     };
     let refused = made.refused.iter().map(ToString::to_string);
@@ -270,10 +272,36 @@ fn not_all(report: &Report<'_>, made: &Made, end: &End) -> Failure {
     failure.cause(stored).hint(hint)
 }
 
-/// The same command once more.
-fn again(args: &ImagePrepareArgs) -> String {
+/// The command that helps where a tile was not written.
+fn not_written_hint(report: &Report<'_>, why: &NotWritten) -> String {
+    match why {
+        NotWritten::Off | NotWritten::ReadOnly => "unset PACKHOUSE_READONLY".to_owned(),
+        NotWritten::NoMemory { .. } => "free -h".to_owned(),
+        NotWritten::NoRoom(NoRoom::Cap {
+            set_bytes,
+            recent_bytes,
+            writing_bytes,
+            ..
+        }) => {
+            // What stays stays beside it.
+            let stays_bytes = recent_bytes.saturating_add(*writing_bytes);
+            again(report.args, Some(set_bytes.saturating_add(stays_bytes)))
+        }
+        NotWritten::NoRoom(NoRoom::Busy { .. }) => again(report.args, report.args.max_bytes),
+        NotWritten::Publish(PublishError::Taken { path }) => format!("ls -ld {}", quoted(path)),
+        NotWritten::NoRoom(NoRoom::Free { .. } | NoRoom::Fs(_))
+        | NotWritten::Publish(
+            PublishError::Fs(_) | PublishError::FileSizeLimit { .. } | PublishError::Length { .. },
+        ) => {
+            format!("df -h {}", quoted(report.folder))
+        }
+    }
+}
+
+/// The same command once more, within so many bytes.
+fn again(args: &ImagePrepareArgs, max_bytes: Option<u64>) -> String {
     let sizes = [("nd", args.nd), ("kpad", args.kpad)];
-    let bounds = [("max-bytes", args.max_bytes), ("min-free", args.min_free)];
+    let bounds = [("max-bytes", max_bytes), ("min-free", args.min_free)];
     let numbers = sizes.into_iter().chain(bounds);
     let numbers = numbers.filter_map(|(name, number)| Some((name, number?.to_string())));
     let layout = args.layout.order().layout().id();
@@ -349,14 +377,15 @@ impl Report<'_> {
         let counters = self.serve.counters();
         let mut text = String::new();
         for refusal in &made.refused {
-            text += &format!("refused: {refusal}\n");
+            text += &image::line(&format!("refused: {refusal}"));
         }
         for removed in &made.removed {
             let bytes = units::bytes(removed.bytes);
-            text += &format!("removed: {} ({bytes}): {}\n", removed.name, removed.why);
+            let (name, why) = (&removed.name, &removed.why);
+            text += &image::line(&format!("removed: {name} ({bytes}): {why}"));
         }
         for problem in &made.problems {
-            text += &format!("owner: {problem}\n");
+            text += &image::line(&format!("owner: {problem}"));
         }
         let head = self.head;
         let rows = [
@@ -468,5 +497,5 @@ impl Report<'_> {
     reason = "the serve's own line goes to stderr"
 )]
 fn say(line: &str) {
-    eprintln!("{line}");
+    eprint!("{}", image::line(line));
 }

@@ -3,7 +3,7 @@
 use crate::answer::{Answer, Column, table};
 use crate::failure::{Exit, Failure, quoted};
 use crate::image::{self, Allowed};
-use crate::image_words::{ImageGcArgs, ImageRmArgs};
+use crate::image_words::{ImageFolderArgs, ImageGcArgs, ImageRmArgs};
 use crate::places::{self, Lookup};
 use packhouse_base::units;
 use packhouse_image::{
@@ -37,12 +37,12 @@ pub(crate) fn collect(args: &ImageGcArgs, lookup: Lookup<'_>) -> Result<Answer, 
 pub(crate) fn remove(args: &ImageRmArgs, lookup: Lookup<'_>) -> Result<Answer, Failure> {
     let path = places::images(args.folder.images.as_deref(), lookup)?;
     may_change(&path, lookup)?;
-    let keys = args.keys.iter().map(|key| image::digits(key));
+    let keys = args.keys.iter().map(|key| image::digits(key, &args.folder));
     let keys = keys.collect::<Result<Vec<_>, _>>()?;
     let Some(folder) = image::open(&path)? else {
         return match keys.first() {
             None => Ok(removed_answer(&path, &Removal::default())),
-            Some(key) => Err(none_of(key, &path)),
+            Some(key) => Err(none_of(key, &path, &args.folder)),
         };
     };
     if args.all {
@@ -53,7 +53,7 @@ pub(crate) fn remove(args: &ImageRmArgs, lookup: Lookup<'_>) -> Result<Answer, F
     // All keys are judged before the first goes.
     for key in &keys {
         take_out(&folder, &RealClock, Selection::Key(key), true)
-            .map_err(|error| not_meant(key, &path, &error))?;
+            .map_err(|error| not_meant(key, &path, &args.folder, &error))?;
     }
     let mut all = Removal::default();
     for key in &keys {
@@ -65,19 +65,19 @@ pub(crate) fn remove(args: &ImageRmArgs, lookup: Lookup<'_>) -> Result<Answer, F
             }
             // Given twice, or another process was faster.
             Err(CollectError::Absent { .. }) => {}
-            Err(error) => return Err(not_meant(key, &path, &error)),
+            Err(error) => return Err(not_meant(key, &path, &args.folder, &error)),
         }
     }
     Ok(removed_answer(&path, &all))
 }
 
-fn not_meant(key: &str, path: &Path, error: &CollectError) -> Failure {
+fn not_meant(key: &str, path: &Path, folder: &ImageFolderArgs, error: &CollectError) -> Failure {
     match error {
-        CollectError::Absent { .. } => none_of(key, path),
+        CollectError::Absent { .. } => none_of(key, path, folder),
         CollectError::Prefix { .. } | CollectError::Ambiguous { .. } => {
             Failure::usage("which image", key)
                 .because(error)
-                .hint("packhouse image ls")
+                .hint(image::hint("ls", folder))
         }
         CollectError::Busy { .. } | CollectError::Fs(_) => {
             refused("nothing was removed", path, error)
@@ -85,10 +85,10 @@ fn not_meant(key: &str, path: &Path, error: &CollectError) -> Failure {
     }
 }
 
-fn none_of(key: &str, path: &Path) -> Failure {
+fn none_of(key: &str, path: &Path, folder: &ImageFolderArgs) -> Failure {
     Failure::new("no such image", key)
         .cause(format!("none in {} begins so", path.display()))
-        .hint("packhouse image ls")
+        .hint(image::hint("ls", folder))
 }
 
 fn may_change(path: &Path, lookup: Lookup<'_>) -> Result<(), Failure> {
@@ -108,7 +108,7 @@ fn refused(what: &str, path: &Path, error: &CollectError) -> Failure {
 fn removed_answer(path: &Path, removal: &Removal) -> Answer {
     let mut text = removed_text(&removal.removed);
     for failure in &removal.failures {
-        text += &format!("not removed: {failure}\n");
+        text += &image::line(&format!("not removed: {failure}"));
     }
     text += &format!(
         "removed {}, {}\n",
@@ -132,13 +132,14 @@ fn collected(path: &Path, found: &Collected, dry_run: bool) -> Answer {
     let removal = &found.removal;
     let mut text = removed_text(&removal.removed);
     for failure in &removal.failures {
-        text += &format!("not removed: {failure}\n");
+        text += &image::line(&format!("not removed: {failure}"));
     }
     for fault in &found.unread {
-        text += &format!("stays, could not be read: {fault}\n");
+        text += &image::line(&format!("stays, could not be read: {fault}"));
     }
     for stray in &found.strays {
-        text += &format!("not ours, stays: {} ({})\n", stray.name, stray.kind);
+        let (name, kind) = (&stray.name, stray.kind);
+        text += &image::line(&format!("not ours, stays: {name} ({kind})"));
     }
     if found.over_bytes > 0 {
         let bytes = units::bytes(found.over_bytes);

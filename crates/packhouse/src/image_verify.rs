@@ -7,7 +7,7 @@ use crate::image::{self, Allowed};
 use crate::image_look::{self, Image};
 use crate::image_prepare::buffers;
 use crate::image_source::{Found, Source, Stopped};
-use crate::image_words::ImageVerifyArgs;
+use crate::image_words::{ImageFolderArgs, ImageVerifyArgs};
 use crate::places::{self, Lookup};
 use packhouse_base::{Blame, units};
 use packhouse_image::{
@@ -29,7 +29,7 @@ use std::sync::Arc;
 /// to; a tile that is not there is only counted.
 pub(crate) fn verify(args: &ImageVerifyArgs, lookup: Lookup<'_>) -> Result<Answer, Failure> {
     let path = places::images(args.folder.images.as_deref(), lookup)?;
-    let keys = args.keys.iter().map(|key| image::digits(key));
+    let keys = args.keys.iter().map(|key| image::digits(key, &args.folder));
     let keys = keys.collect::<Result<Vec<_>, _>>()?;
     if args.model.is_some() && Allowed::of(lookup) == Allowed::Nothing {
         return Err(image::off());
@@ -37,7 +37,7 @@ pub(crate) fn verify(args: &ImageVerifyArgs, lookup: Lookup<'_>) -> Result<Answe
     let none = || {
         Failure::new("no images here yet", path.display())
             .cause("`packhouse image prepare`, or an engine that uses images, makes them")
-            .hint("packhouse image prepare MODEL --kd N --t N")
+            .hint(image::hint("prepare MODEL --kd N --t N", &args.folder))
     };
     let folder = image::open(&path)?.ok_or_else(none)?;
     let found = image_look::take(&folder)?;
@@ -45,12 +45,12 @@ pub(crate) fn verify(args: &ImageVerifyArgs, lookup: Lookup<'_>) -> Result<Answe
     if images.is_empty() {
         return Err(none());
     }
-    let images = meant(images, &keys, &path)?;
+    let images = meant(images, &keys, &path, &args.folder)?;
     let threads = image::threads(args.threads);
     let _ = signal::catch_once();
     let verified = match &args.model {
-        None => hash_all(&folder, &images, threads)?,
-        Some(model) => compare_all(&path, model, args.tensor.as_deref(), &images, threads)?,
+        None => hash_all(args, &folder, &images, threads)?,
+        Some(model) => compare_all(args, &path, model, &images, threads)?,
     };
     if !verified.faults.is_empty() && verified.faults.iter().all(|fault| !fault.is_damage) {
         return Err(
@@ -101,6 +101,7 @@ fn meant<'a>(
     images: Vec<Image<'a>>,
     keys: &[&str],
     path: &Path,
+    folder: &ImageFolderArgs,
 ) -> Result<Vec<Image<'a>>, Failure> {
     for key in keys {
         let count = images
@@ -110,12 +111,12 @@ fn meant<'a>(
         if count == 0 {
             return Err(Failure::new("no such image", key)
                 .cause(format!("none in {} begins so", path.display()))
-                .hint("packhouse image ls"));
+                .hint(image::hint("ls", folder)));
         }
         if count > 1 {
             return Err(Failure::usage("which image", key)
                 .cause(format!("{count} images begin so"))
-                .hint("packhouse image ls"));
+                .hint(image::hint("ls", folder)));
         }
     }
     let is_meant =
@@ -125,6 +126,7 @@ fn meant<'a>(
 
 /// Hashes every byte of every tile.
 fn hash_all(
+    args: &ImageVerifyArgs,
     folder: &Folder,
     images: &[Image<'_>],
     threads: NonZeroUsize,
@@ -137,7 +139,7 @@ fn hash_all(
         let mut of_image = VerifiedImage::new(image);
         for tile in &image.tiles {
             if signal::was_caught() {
-                return Err(stopped(folder.path()));
+                return Err(stopped(folder.path(), args));
             }
             match verify_image(folder, &tile.name, threads) {
                 Ok(Some(found)) => {
@@ -160,18 +162,18 @@ fn hash_all(
 
 /// Packs every column of a model's head again and compares the tiles that are made of it.
 fn compare_all(
+    args: &ImageVerifyArgs,
     path: &Path,
     model: &Path,
-    tensor: Option<&str>,
     images: &[Image<'_>],
     threads: NonZeroUsize,
 ) -> Result<Verified, Failure> {
-    let found = Found::open(model, tensor)?;
+    let found = Found::open(model, args.tensor.as_deref())?;
     let geometries = images.iter().filter_map(|image| image.header());
     let tile_bytes = geometries.map(|header| 3 * header.payload_bytes());
     let bar = Bar::new();
-    let again = || format!("packhouse image verify --model {}", quoted(model));
-    let source = found.read(tile_bytes.max().unwrap_or(0), threads, &bar, &again)?;
+    let tile_bytes = tile_bytes.max().unwrap_or(0);
+    let source = found.read(tile_bytes, threads, &bar, &|| again(args))?;
     let settings = Settings {
         mode: Mode::ReadOnly,
         check: Check::Full,
@@ -209,7 +211,7 @@ fn compare_all(
         let serve = serve.expect("because a header of this head has these tiles");
         bar.start("compare", source.head.vocabulary * geometry.kpad());
         let of_image = compare(serve, &source, image, &geometry, &bar, &mut verified.faults)
-            .map_err(|Stopped| stopped(path))?;
+            .map_err(|Stopped| stopped(path, args))?;
         verified.images.push(of_image);
     }
     if verified.images.is_empty() {
@@ -219,7 +221,7 @@ fn compare_all(
                 verified.passed_over.len(),
                 path.display()
             ))
-            .hint("packhouse image ls"));
+            .hint(image::hint("ls", &args.folder)));
     }
     Ok(verified)
 }
@@ -274,8 +276,23 @@ fn compare(
     Ok(of_image)
 }
 
-fn stopped(path: &Path) -> Failure {
-    Failure::new("stopped", path.display()).hint("packhouse image verify")
+fn stopped(path: &Path, args: &ImageVerifyArgs) -> Failure {
+    Failure::new("stopped", path.display()).hint(again(args))
+}
+
+/// The same command once more.
+fn again(args: &ImageVerifyArgs) -> String {
+    let mut words = "verify".to_owned();
+    for key in &args.keys {
+        words += &format!(" {key}");
+    }
+    if let Some(model) = &args.model {
+        words += &format!(" --model {}", quoted(model));
+    }
+    if let Some(tensor) = &args.tensor {
+        words += &format!(" --tensor {}", quoted(tensor));
+    }
+    image::hint(&words, &args.folder)
 }
 
 impl VerifiedImage {
@@ -312,7 +329,7 @@ impl Verified {
     fn text(&self, model: Option<&Path>) -> String {
         let mut text = String::new();
         for fault in &self.faults {
-            text += &format!("bad: {}\n", fault.text);
+            text += &image::line(&format!("bad: {}", fault.text));
         }
         let how = match model {
             None => "hashed",
@@ -323,8 +340,13 @@ impl Verified {
                 0 => String::new(),
                 count => format!(", {count} not stored"),
             };
+            let noun = if image.good_count == 1 {
+                "tile"
+            } else {
+                "tiles"
+            };
             text += &format!(
-                "image {}: {} tiles good, {} bad{absent}; {} {how}\n",
+                "image {}: {} {noun} good, {} bad{absent}; {} {how}\n",
                 short(&image.digits),
                 image.good_count,
                 image.bad_count,

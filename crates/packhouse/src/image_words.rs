@@ -87,7 +87,7 @@ pub(crate) struct ImagePrepareArgs {
     /// The head's tensor [default: output.weight, else token_embd.weight]
     #[arg(long, value_name = "NAME")]
     pub(crate) tensor: Option<String>,
-    /// Whose the image is; theirs of another head in this geometry goes [default: path of MODEL]
+    /// Whose the image is; theirs of another head in this geometry goes [default: MODEL[#NAME]]
     #[arg(long, value_name = "TEXT")]
     pub(crate) owner: Option<String>,
     #[command(flatten)]

@@ -151,7 +151,8 @@ fn an_interrupt_between_tiles_ends_it_cleanly_and_the_next_run_makes_the_rest() 
         assert_eq!(output.status.code(), Some(3), "{errors}");
         let stored = images(&sandbox).len();
         assert!(errors.contains("error: stopped: model.gguf\n"), "{errors}");
-        let cause = format!("cause: {stored} of 60 tiles are stored\n");
+        let cause =
+            format!("cause: stopped at tile {stored} of 0 to 59: {stored} stored before it, ");
         assert!(errors.contains(&cause), "{stored}: {errors}");
         must_be_tidy(&folder(&sandbox));
         must_be_sound(&sandbox, stored);

@@ -205,7 +205,7 @@ fn switched_off_means_that_nothing_is_read_or_written() {
         "{errors}"
     );
     assert!(
-        errors.contains("cause: 1 of 3 tiles are stored\n"),
+        errors.contains("cause: stopped at tile 1 of 0 to 2: 1 stored before it, "),
         "{errors}"
     );
     assert!(
@@ -247,7 +247,7 @@ fn what_finds_no_room_is_not_stored_and_said_with_figures() {
                  and the cap of 102400 bytes ";
     assert!(errors.contains(cause), "{errors}");
     assert!(
-        errors.contains("cause: 0 of 3 tiles are stored\n"),
+        errors.contains("cause: stopped at tile 0 of 0 to 2: 0 stored before it, "),
         "{errors}"
     );
     assert!(images(&sandbox).is_empty());
@@ -295,7 +295,11 @@ fn a_limit_of_file_sizes_is_an_error_and_leaves_nothing() {
 }
 
 /// The command after a mount that nothing outside sees; `None` where none can be made.
-fn mounted(sandbox: &Sandbox, mount: &str, words: &[&str]) -> Option<(i32, String, String)> {
+pub(crate) fn mounted(
+    sandbox: &Sandbox,
+    mount: &str,
+    words: &[&str],
+) -> Option<(i32, String, String)> {
     let inner = sandbox.command(words);
     let mut command = Command::new("unshare");
     let line = format!("mkdir -p mnt; {mount} || exit 99; exec \"$@\"");
@@ -333,7 +337,7 @@ fn a_full_disk_and_a_read_only_one_are_said() {
     let cause = "cause: tile 0 was packed and not stored: 136704 bytes wanted, the disk has ";
     assert!(errors.contains(cause), "room for all or none: {errors}");
     assert!(
-        errors.contains("cause: 0 of 3 tiles are stored\n"),
+        errors.contains("cause: stopped at tile 0 of 0 to 2: 0 stored before it, "),
         "{errors}"
     );
     let read_only = "mount -t tmpfs -o ro,mode=0700 tmpfs mnt";

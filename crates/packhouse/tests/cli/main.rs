@@ -7,6 +7,7 @@
 mod docs;
 mod equivalence;
 mod heads;
+mod image_hints;
 mod image_races;
 mod image_refused;
 mod image_world;
