@@ -20,8 +20,8 @@ bans=(clippy::disallowed_methods clippy::disallowed_types clippy::disallowed_mac
   clippy::unwrap_used)
 
 # The engine comes before the unit tests because its tools bring the cmake that one of them wants.
-all=(tools fmt clippy clippy-tests ban-canary tidy build engine unit-tests doc-tests asan capi fuzz
-  release engine-tests)
+all=(tools fmt clippy clippy-tests ban-canary tidy build engine unit-tests doc-tests mutants asan capi
+  fuzz release engine-tests)
 
 stage_tools() {
   isa_of_cpu
@@ -92,6 +92,9 @@ stage_unit_tests() { nextest; }
 
 stage_doc_tests() { cargo test --locked --quiet --doc; }
 
+# A part of the list, another one for each commit: all of them take a quarter of an hour.
+stage_mutants() { cargo xtask mutants --some 20; }
+
 stage_asan() { bash scripts/asan.sh; }
 
 stage_capi() { bash scripts/capi.sh; }
@@ -141,7 +144,7 @@ run_stage() {
     tail -n 200 "$log"
     printf 'failed: %s (whole log: target/test-logs/%s.log)\n' "$name" "$name"
   else
-    grep -aE '^(isa |cargo-nextest |tidy: |[0-9]+ bans|engine: | *Summary \[)' "$log"
+    grep -aE '^(isa |cargo-nextest |tidy: |mutants: |[0-9]+ bans|engine: | *Summary \[)' "$log"
   fi
   grep -aE '^ *NOT EXERCISED: ' "$log" | sort -u
   if [ "$skips" != 0 ]; then

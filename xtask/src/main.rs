@@ -27,9 +27,10 @@ fn main() -> ExitCode {
         ["tidy"] => tidy(),
         ["docs"] => docs(),
         ["mutants"] => mutants::mutants(""),
+        ["mutants", "--some", count] => mutants::some_mutants(count),
         ["mutants", part] => mutants::mutants(part),
         _ => {
-            eprintln!("usage: cargo xtask tidy | docs | mutants [PART OF A NAME]");
+            eprintln!("usage: cargo xtask tidy | docs | mutants [PART OF A NAME | --some COUNT]");
             return ExitCode::from(2);
         }
     };

@@ -61,15 +61,49 @@ struct Place {
 
 /// Runs every mutant whose name contains `part`. Answers 1 when one survives or does not compile.
 pub(crate) fn mutants(part: &str) -> Result<ExitCode, Box<dyn Error>> {
-    let start = Instant::now();
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .expect("because this crate lies in a folder of the repository");
-    let list = read_lists(root)?;
+    let list = read_lists(root())?;
     let list: Vec<_> = list.iter().filter(|m| m.name.contains(part)).collect();
     if list.is_empty() {
         return Err(format!("no mutant's name contains {part:?}").into());
     }
+    run_list(&list)
+}
+
+/// Runs so many mutants that stand one after the other; where they begin follows from the commit,
+/// so that commits take turns and each asks the same ones whenever it is asked.
+pub(crate) fn some_mutants(count: &str) -> Result<ExitCode, Box<dyn Error>> {
+    let count: usize = count.parse().map_err(|_| format!("no number: {count}"))?;
+    let head = Command::new("git")
+        .args(["rev-parse", "HEAD"])
+        .current_dir(root())
+        .output()?;
+    let head = String::from_utf8(head.stdout)?;
+    let turn = head.trim().get(..8).ok_or("git names no commit")?;
+    let list = read_lists(root())?;
+    let some = turned(list.len(), count, u32::from_str_radix(turn, 16)?);
+    let some: Vec<_> = some.map(|index| &list[index]).collect();
+    println!(
+        "mutants: {} of {}, from commit {turn}",
+        some.len(),
+        list.len()
+    );
+    run_list(&some)
+}
+
+/// The places of `count` of `length` things, from a turn on, around the end.
+fn turned(length: usize, count: usize, turn: u32) -> impl Iterator<Item = usize> {
+    let start = turn as usize % length.max(1);
+    (start..start + count.min(length)).map(move |place| place % length)
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("because this crate lies in a folder of the repository")
+}
+
+fn run_list(list: &[&Mutant]) -> Result<ExitCode, Box<dyn Error>> {
+    let (start, root) = (Instant::now(), root());
     let folder = root.join("target/mutants");
     std::fs::create_dir_all(&folder)?;
     let lock = File::create(folder.join("lock"))?;
@@ -82,9 +116,9 @@ pub(crate) fn mutants(part: &str) -> Result<ExitCode, Box<dyn Error>> {
         temp: std::env::temp_dir().join(format!("mutants-{}", std::process::id())),
     };
     mirror(root, &place.copy)?;
-    try_unchanged(&place, &list)?;
+    try_unchanged(&place, list)?;
     let mut alive_count = 0;
-    for mutant in &list {
+    for mutant in list {
         let verdict = try_mutant(&place, mutant)?;
         alive_count += usize::from(verdict.is_err());
         let (Ok(text) | Err(text)) = verdict;
@@ -362,6 +396,15 @@ const LIMIT: Duration = Duration::from_secs(300);
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn turns_take_every_mutant_and_none_twice() {
+        let places = |length, count, turn| turned(length, count, turn).collect::<Vec<_>>();
+        assert_eq!(places(5, 2, 0), [0, 1]);
+        assert_eq!(places(5, 3, 4), [4, 0, 1]);
+        assert_eq!(places(5, 9, u32::MAX), [0, 1, 2, 3, 4]);
+        assert_eq!(places(0, 3, 7), [0; 0]);
+    }
 
     fn mutant(find: &str) -> Mutant {
         Mutant {
