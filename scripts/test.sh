@@ -20,8 +20,8 @@ bans=(clippy::disallowed_methods clippy::disallowed_types clippy::disallowed_mac
   clippy::unwrap_used)
 
 # The engine comes before the unit tests because its tools bring the cmake that one of them wants.
-all=(tools fmt clippy clippy-tests ban-canary tidy build engine unit-tests doc-tests mutants asan capi
-  fuzz release engine-tests)
+all=(tools fmt clippy clippy-tests ban-canary tidy build engine unit-tests doc-tests mutants asan
+  capi fuzz release engine-tests)
 
 stage_tools() {
   isa_of_cpu
