@@ -1,7 +1,9 @@
 //! Really mapped, really one copy: the kernel's own word for it.
 
 use engine_tests::{Mode, Model, PROMPTS, Server, procfs, store_files};
+use rustix::fs::{Advice, fadvise};
 use std::collections::BTreeSet;
+use std::fs::File;
 use std::thread;
 use std::time::Duration;
 
@@ -12,6 +14,11 @@ fn a_hit_maps_the_objects_themselves_and_keeps_no_second_copy() {
     let (sandbox, _) = super::filled();
     let model = Model::SmolLm2.path();
     let memory_of = |mode| {
+        // Where somebody read the model in large pieces, the page cache holds it in large folios,
+        // and each sample maps a whole one: what is asked here is what an engine alone maps.
+        let file = File::open(&model).expect("because the model is there");
+        file.sync_all().expect("because the model is a file");
+        fadvise(&file, 0, None, Advice::DontNeed).expect("because advice is taken");
         let server = Server::start(&sandbox, mode, &model, &[]);
         server.complete(PROMPTS[0], 4);
         thread::sleep(Duration::from_secs(2));
