@@ -1,6 +1,7 @@
 //! The words of the command line. Their help text is the command reference (`docs/cli.md`).
 
 use crate::image_words::ImageCommand;
+use crate::worker_words::{GateArgs, KeepArgs, WorkerCommand};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::num::NonZeroUsize;
@@ -141,11 +142,22 @@ pub(crate) enum Command {
     /// tile, in a folder of its own beside the store.
     #[command(subcommand, disable_help_subcommand = true)]
     Image(ImageCommand),
+    /// Keep engines running as servers on devices of their own
+    ///
+    /// A fleet file names them. Starting and stopping are dry runs unless --execute is given.
+    #[command(subcommand, disable_help_subcommand = true)]
+    Worker(WorkerCommand),
     /// Show the store's state, the host's abilities and what would make it faster
     Doctor,
     /// Watch a process that became an engine (started by `run`)
     #[command(hide = true)]
     Watch(WatchArgs),
+    /// Keep watch over a worker's engine (started by `worker start`)
+    #[command(hide = true)]
+    Keep(KeepArgs),
+    /// Wait for leave, then become an engine (started by `keep`)
+    #[command(hide = true)]
+    Gate(GateArgs),
 }
 
 /// What `run` takes.

@@ -15,6 +15,7 @@ mod export;
 mod failure;
 mod files;
 mod folders;
+mod gate;
 mod glance;
 mod image;
 mod image_look;
@@ -26,6 +27,7 @@ mod image_words;
 mod import;
 mod index;
 mod inspect;
+mod keep;
 mod layouts;
 mod names;
 mod places;
@@ -40,6 +42,15 @@ mod stores;
 mod usage;
 mod verify;
 mod watch;
+mod worker;
+mod worker_devices;
+mod worker_logs;
+mod worker_render;
+mod worker_start;
+mod worker_status;
+mod worker_stop;
+mod worker_validate;
+mod worker_words;
 
 use answer::Answer;
 use clap::Parser as _;
@@ -153,6 +164,9 @@ fn execute(command: Command) -> Result<Answer, Failure> {
         Command::Ls => glance::list(stores::open_if_there(Look, lookup)?.as_ref(), lookup),
         Command::Du => glance::usage(stores::open_if_there(Look, lookup)?.as_ref(), lookup),
         Command::Image(command) => image::execute(command, lookup),
+        Command::Worker(command) => worker::execute(command, lookup),
+        Command::Keep(args) => keep::keep(&args, lookup),
+        Command::Gate(args) => gate::gate(&args, lookup),
         Command::Doctor => doctor::examine(stores::open_if_there(Change, lookup)?.as_ref(), lookup),
     }
 }

@@ -22,11 +22,11 @@ pub(crate) fn explain(error: &clap::Error) -> Exit {
     let words = std::env::args().skip(1).take_while(|word| word != "--");
     let mut words = words.filter(|word| word.bytes().all(|byte| byte.is_ascii_lowercase()));
     let mut command = words.next();
-    if command.as_deref() == Some("image")
+    if let Some(outer) = command.clone().filter(|outer| has_inner(outer))
         && error.kind() != ErrorKind::InvalidSubcommand
         && let Some(inner) = words.next()
     {
-        command = Some(format!("image {inner}"));
+        command = Some(format!("{outer} {inner}"));
     }
     eprint!("{}", failure(error, command.as_deref()));
     Exit::Usage
@@ -79,9 +79,14 @@ fn failure(error: &clap::Error, command: Option<&str>) -> Failure {
         failure = failure.cause(format!("similar: {suggested}"));
     }
     match command {
-        Some(command) if error.kind() != ErrorKind::InvalidSubcommand || command == "image" => {
+        Some(command) if error.kind() != ErrorKind::InvalidSubcommand || has_inner(command) => {
             failure.hint(format!("packhouse {command} --help"))
         }
         Some(_) | None => failure.hint("packhouse --help"),
     }
+}
+
+/// Whether a command's first word is another command.
+fn has_inner(command: &str) -> bool {
+    matches!(command, "image" | "worker")
 }
