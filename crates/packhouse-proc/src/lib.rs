@@ -27,6 +27,7 @@ pub mod ready;
 pub mod records;
 pub mod release;
 pub mod render;
+pub mod runs;
 pub mod start;
 pub mod state;
 pub mod stop;
