@@ -58,6 +58,8 @@ pub enum Outcome {
     Code(i32),
     /// This signal ended it.
     Signal(i32),
+    /// The engine never ran.
+    NotStarted,
     /// It ended, and nobody was there to learn how.
     Unknown,
 }
@@ -255,6 +257,12 @@ pub struct Verdict {
     pub reason: Reason,
 }
 
+impl Verdict {
+    fn of(state: State, reason: Reason) -> Self {
+        Self { state, reason }
+    }
+}
+
 impl State {
     /// The one word for it in tables and documents.
     pub fn word(self) -> &'static str {
@@ -293,6 +301,7 @@ impl fmt::Display for Outcome {
         match self {
             Self::Code(code) => write!(f, "{code}"),
             Self::Signal(signal) => write!(f, "signal {signal}"),
+            Self::NotStarted => f.write_str("never ran"),
             Self::Unknown => f.write_str("unknown"),
         }
     }
@@ -377,9 +386,8 @@ fn now(seen: &Snapshot) -> Verdict {
 
 /// A run of an earlier boot: nothing of it can live.
 fn earlier(seen: &Snapshot) -> Verdict {
-    let named = seen.records != RecordsSeen::Ordered;
-    let lives = |process: ProcessSeen| named && process == ProcessSeen::Alive;
-    if lives(seen.main) || lives(seen.keeper) || seen.others == OthersSeen::Some {
+    let main_lives = seen.records != RecordsSeen::Ordered && seen.main == ProcessSeen::Alive;
+    if main_lives || seen.keeper == ProcessSeen::Alive || seen.others == OthersSeen::Some {
         return unverifiable(Reason::Contradiction);
     }
     over(seen, Reason::EarlierBoot)
@@ -434,21 +442,36 @@ fn serving(seen: &Snapshot) -> Verdict {
 
 /// Nothing is recorded but the order.
 fn ordered(seen: &Snapshot) -> Verdict {
-    match (seen.others, seen.controller) {
-        (OthersSeen::Unknown, _) => unverifiable(Reason::GroupUnknown),
-        (OthersSeen::Some, _) if seen.stop == StopSeen::Released => {
-            unverifiable(Reason::Contradiction)
-        }
-        (OthersSeen::Some, _) | (OthersSeen::None, ControllerSeen::Working) => match seen.stop {
-            StopSeen::Begun => stopping(seen),
-            StopSeen::NotBegun => match seen.exit {
-                ExitSeen::Unrecorded => Verdict::of(State::Starting, Reason::BeforeLaunch),
-                ExitSeen::Known(_) => Verdict::of(State::Stopping, Reason::KeeperFinishing),
+    match (seen.keeper, seen.others) {
+        (ProcessSeen::Unknown, _) => unverifiable(Reason::KeeperUnknown),
+        (_, OthersSeen::Unknown) => unverifiable(Reason::GroupUnknown),
+        (ProcessSeen::Alive, OthersSeen::None | OthersSeen::Some)
+        | (ProcessSeen::Gone | ProcessSeen::Reused, OthersSeen::Some) => before_launch(seen),
+        (ProcessSeen::Gone | ProcessSeen::Reused, OthersSeen::None) => match (seen.exit, seen.stop)
+        {
+            (ExitSeen::Known(_), _) | (_, StopSeen::Released) => {
+                over(seen, Reason::NothingLaunched)
+            }
+            (ExitSeen::Unrecorded, StopSeen::NotBegun | StopSeen::Begun) => match seen.controller {
+                ControllerSeen::Working => before_launch(seen),
+                ControllerSeen::Unknown => unverifiable(Reason::ControllerUnknown),
+                ControllerSeen::Idle => over(seen, Reason::NothingLaunched),
             },
-            StopSeen::Released => over(seen, Reason::NothingLaunched),
         },
-        (OthersSeen::None, ControllerSeen::Unknown) => unverifiable(Reason::ControllerUnknown),
-        (OthersSeen::None, ControllerSeen::Idle) => over(seen, Reason::NothingLaunched),
+    }
+}
+
+/// Something may still come of the order.
+fn before_launch(seen: &Snapshot) -> Verdict {
+    match (seen.stop, seen.exit) {
+        (StopSeen::Released, _) => unverifiable(Reason::Contradiction),
+        (StopSeen::Begun, _) => stopping(seen),
+        (StopSeen::NotBegun, ExitSeen::Unrecorded) => {
+            Verdict::of(State::Starting, Reason::BeforeLaunch)
+        }
+        (StopSeen::NotBegun, ExitSeen::Known(_)) => {
+            Verdict::of(State::Stopping, Reason::KeeperFinishing)
+        }
     }
 }
 
@@ -535,10 +558,4 @@ fn stopping(seen: &Snapshot) -> Verdict {
 
 fn unverifiable(reason: Reason) -> Verdict {
     Verdict::of(State::Unverifiable, reason)
-}
-
-impl Verdict {
-    fn of(state: State, reason: Reason) -> Self {
-        Self { state, reason }
-    }
 }
