@@ -5,7 +5,8 @@
 //! - `staged` reads: one stage, or all of them; `validate` says what is wrong with one, tensor by
 //!   tensor;
 //! - `stage` copies a set and publishes the copy; `copy` and `room` are its parts;
-//! - `collect` removes stages.
+//! - `collect` removes stages;
+//! - `models` keeps copies of whole model files beside them, in a folder of its own.
 //!
 //! Invariants:
 //! - a stage is visible when it is whole: one rename of its folder is the last step;
@@ -22,6 +23,7 @@
 
 mod collect;
 mod copy;
+pub mod models;
 mod name;
 mod receipts;
 mod room;

@@ -40,6 +40,13 @@ pub(crate) const INDEX_NAME: &str = packhouse_store::set::INDEX_NAME;
 pub(crate) const RECEIPTS_NAME: &str = "receipts.json";
 pub(crate) const OBJECTS_NAME: &str = "objects";
 
+/// The folder of copies of whole models.
+pub(crate) const MODELS_NAME: &str = "models";
+/// In it, the folder of records of where they came from.
+pub(crate) const SOURCES_NAME: &str = "sources";
+/// In a copy's folder, the folder of its files.
+pub(crate) const FILES_NAME: &str = "files";
+
 #[cfg(test)]
 mod tests {
     use super::*;

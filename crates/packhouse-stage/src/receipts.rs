@@ -148,7 +148,7 @@ impl StageReceipts {
                 })
             })
             .collect();
-        let mut record = json!({
+        seal(json!({
             "schema": STAGE_SCHEMA,
             "set": self.set.to_string(),
             "generation": self.generation,
@@ -159,10 +159,7 @@ impl StageReceipts {
             "uid": self.uid,
             "mode": self.mode,
             "copies": copies,
-        });
-        let checksum = Digest::of(&canonical::render(&record));
-        record["checksum"] = Value::from(checksum.to_string());
-        canonical::render(&record)
+        }))
     }
 
     /// The stat identity that the copy of an object had; `None` where there is no such copy.
@@ -227,9 +224,16 @@ impl ReceiptsError {
     }
 }
 
+/// Renders a record as canonical JSON with the checksum of the rest, which must sort first.
+pub(crate) fn seal(mut record: Value) -> Vec<u8> {
+    let checksum = Digest::of(&canonical::render(&record));
+    record["checksum"] = Value::from(checksum.to_string());
+    canonical::render(&record)
+}
+
 /// SHA-256 of a canonical record without its checksum, which sorts first: the field is cut out of
 /// the bytes, so nothing is rendered again.
-fn checksum_of(bytes: &[u8]) -> Digest {
+pub(crate) fn checksum_of(bytes: &[u8]) -> Digest {
     let rest = bytes.get(CHECKSUM_FIELD_BYTES..).unwrap_or_default();
     let mut hasher = Hasher::default();
     hasher.update(b"{");

@@ -7,7 +7,7 @@
 //!
 //! Never: changes owner or mode of a folder that was there.
 
-use crate::name::{LOCK_FILE, ROOM_PREFIX, StageName, TEMP_PREFIX};
+use crate::name::{LOCK_FILE, MODELS_NAME, ROOM_PREFIX, StageName, TEMP_PREFIX};
 use packhouse_base::Blame;
 use packhouse_base::digest::SetKey;
 use packhouse_store::folders::{Links, MakeModes, walk};
@@ -147,6 +147,7 @@ impl StageRoot {
                     || name.starts_with(TEMP_PREFIX)
                     || name.starts_with(ROOM_PREFIX)
                     || name == LOCK_FILE
+                    || name == MODELS_NAME
             };
             !name.to_str().is_some_and(is_ours)
         });

@@ -287,7 +287,7 @@ pub(crate) fn remove_name(dir: &Dir, name: &str) -> Result<(), FsError> {
 }
 
 /// Renders a stat identity for a record.
-pub(crate) fn render_stat(stat: &StatIdentity) -> Value {
+pub fn render_stat(stat: &StatIdentity) -> Value {
     json!({
         "file_system": file_system_text(&stat.file_system),
         "inode": stat.inode,
@@ -300,8 +300,8 @@ pub(crate) fn render_stat(stat: &StatIdentity) -> Value {
     })
 }
 
-/// Takes the field `stat` of a record.
-pub(crate) fn take_stat(fields: &mut Fields) -> Result<StatIdentity, FieldError> {
+/// Takes the field `stat` of a record. Errors as `Fields` does.
+pub fn take_stat(fields: &mut Fields) -> Result<StatIdentity, FieldError> {
     let mut inner = fields.object("stat")?;
     let file_system = inner.text("file_system")?;
     let stat = StatIdentity {

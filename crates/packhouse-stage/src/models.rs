@@ -1,0 +1,30 @@
+//! Byte-identical copies of whole model files in RAM.
+//!
+//! - `key` names a model by its content; `receipts` and `source` are the records that a copy is
+//!   believed and found by; `entry` reads one copy;
+//! - `find` admits, by path or digest; `digests` remembers the SHA-256 of files that were hashed.
+//!
+//! Invariants:
+//! - a copy is visible when it is whole: one rename of its folder is the last step;
+//! - both were hashed, the source as it was read and the copy as it was read back, to one digest;
+//! - a copy is handed out only for descriptors whose stat identities are the receipts';
+//! - nothing in a published copy is ever edited, and no receipt is renewed without a hash.
+//!
+//! Never: needs the source to admit a good copy; follows a symlink below the stage root.
+//! Format: `docs/format/model-copies.md`.
+
+mod digests;
+mod entry;
+mod find;
+mod key;
+mod receipts;
+mod source;
+
+pub use digests::{
+    DigestsError, FILE_DIGEST_SCHEMA, FileDigest, FileDigestError, FileDigests, HowKnown, digest_of,
+};
+pub use entry::{CopyProblem, CopyRefusal};
+pub use find::{AdmittedFile, AdmittedModel, ModelMiss, ModelQuery, find, find_content, find_key};
+pub use key::ModelKey;
+pub use receipts::{FileReceipt, MODEL_SCHEMA, ModelReceipts, ModelReceiptsError};
+pub use source::{SOURCE_RECORD_SCHEMA, SourceFile, SourceRecord, SourceRecordError, SourceState};
