@@ -559,3 +559,6 @@ fn stopping(seen: &Snapshot) -> Verdict {
 fn unverifiable(reason: Reason) -> Verdict {
     Verdict::of(State::Unverifiable, reason)
 }
+
+#[cfg(test)]
+mod tests;
