@@ -1,1 +1,282 @@
-//! To come.
+//! Which processes are a worker's: the proof that a process descends from a start.
+//!
+//! A process is ours when one of these holds, and it did not start before the start was ordered:
+//! - it is the main process: the key is the recorded one;
+//! - its parent is the keeper, the main process or another of ours. The parent's key is read again
+//!   after the child's `stat`, so the parent had its pid for all that time;
+//! - its environment holds the run id, 128 random bits that only what the gate started inherits;
+//! - it is in the main process' session while the main process lives;
+//! - it is in the start's own control group.
+//!
+//! A session's number alone proves nothing once the main process has ended: it may be given again.
+//! What has such half a proof is listed as unproven, and nobody signals it.
+//!
+//! Never: this process itself, a name, a command line, a pid without its start time.
+
+use crate::identity::{ProcessKey, RUN_ID_VARIABLE, RunId};
+use crate::procfs::{Process, Procfs, ProcfsError, Unreadable};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+/// What the records of a start say about its processes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ownership {
+    /// The main process, once there is one.
+    pub main: Option<ProcessKey>,
+    /// The keeper.
+    pub keeper: Option<ProcessKey>,
+    /// The start's name, which its processes have in their environment.
+    pub run: RunId,
+    /// The main process' session.
+    pub session: Option<i32>,
+    /// The start's own control group, from the root that this process sees.
+    pub cgroup: Option<PathBuf>,
+    /// Clock ticks from boot to the order: what started before is not of this start.
+    pub started_after_ticks: u64,
+}
+
+/// The processes of a start that live now.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Members {
+    /// The keeper, which ends by itself after the others.
+    pub keeper: Option<Member>,
+    /// Those proven to be the worker's, by pid.
+    pub ours: Vec<Member>,
+    /// Those that may be, and are not proven to be, by pid.
+    pub unproven: Vec<Unproven>,
+    /// How many processes there are that this user may not see at all.
+    pub hidden_count: u32,
+}
+
+/// A process of a start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// What names it.
+    pub key: ProcessKey,
+    /// Its name.
+    pub name: String,
+    /// How it is known to be of this start.
+    pub proof: Proof,
+}
+
+/// How a process is known to be of a start; the first that holds, in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Proof {
+    /// Its key is recorded.
+    Recorded,
+    /// Its environment holds the run id.
+    Environment,
+    /// Its parent is of this start.
+    Descent,
+    /// It is in the session of the main process, which lives.
+    Session,
+    /// It is in the start's own control group.
+    ControlGroup,
+}
+
+/// A process that may be of a start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unproven {
+    /// What names it.
+    pub key: ProcessKey,
+    /// Its name.
+    pub name: String,
+    /// Why it is listed.
+    pub why: Doubt,
+}
+
+/// Why a process may be, and is not proven to be, of a start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Doubt {
+    /// It has the pid of the recorded main process, which has ended.
+    MainPid,
+    /// It has the pid of the recorded keeper, which has ended.
+    KeeperPid,
+    /// It is in a session of the recorded number, whose leader has ended.
+    SessionNumber,
+}
+
+/// Finds the processes of a start. They fork and end while this looks, so it looks until it finds
+/// the same ones twice.
+pub fn members(procfs: &Procfs, ownership: &Ownership) -> Result<Members, ProcfsError> {
+    let own = procfs.own_key()?;
+    let mut found = look(procfs, ownership, &own)?;
+    for _ in 1..LOOKS_MAX {
+        let before = std::mem::replace(&mut found, look(procfs, ownership, &own)?);
+        if found == before {
+            break;
+        }
+    }
+    Ok(found)
+}
+
+/// One pass over all processes.
+fn look(procfs: &Procfs, ownership: &Ownership, own: &ProcessKey) -> Result<Members, ProcfsError> {
+    let mut seen = BTreeMap::new();
+    let mut members = Members::default();
+    for pid in procfs.pids()? {
+        match procfs.process(pid) {
+            Ok(Some(process)) => {
+                seen.insert(pid, process);
+            }
+            Ok(None) => {}
+            Err(ProcfsError::Hidden { .. }) => members.hidden_count += 1,
+            Err(error) => return Err(error),
+        }
+    }
+    let mut proven = Proven::default();
+    let main_lives = ownership.main.is_some_and(|main| is_alive(&seen, &main));
+    for process in seen.values() {
+        if process.key == *own || process.is_kernel_thread {
+            continue;
+        }
+        if ownership.keeper == Some(process.key) {
+            members.keeper = Some(member(process, Proof::Recorded));
+        } else if let Some(proof) = direct_proof(ownership, process, main_lives) {
+            proven.add(process, proof);
+        }
+    }
+    descend(procfs, ownership, &seen, own, &mut proven)?;
+    members.unproven = seen
+        .values()
+        .filter(|process| process.key != *own && !proven.has(process))
+        .filter_map(|process| doubt(ownership, process, &seen))
+        .collect();
+    members.ours = proven.members;
+    members.ours.sort_by_key(|member| member.key.pid);
+    Ok(members)
+}
+
+#[derive(Default)]
+struct Proven {
+    keys: BTreeSet<ProcessKey>,
+    members: Vec<Member>,
+}
+
+impl Proven {
+    fn add(&mut self, process: &Process, proof: Proof) {
+        if self.keys.insert(process.key) {
+            self.members.push(member(process, proof));
+        }
+    }
+
+    fn has(&self, process: &Process) -> bool {
+        self.keys.contains(&process.key)
+    }
+}
+
+fn member(process: &Process, proof: Proof) -> Member {
+    Member {
+        key: process.key,
+        name: process.name.clone(),
+        proof,
+    }
+}
+
+fn is_alive(seen: &BTreeMap<u32, Process>, key: &ProcessKey) -> bool {
+    seen.get(&key.pid)
+        .is_some_and(|process| process.key == *key)
+}
+
+/// The proofs that need no other process.
+fn direct_proof(ownership: &Ownership, process: &Process, main_lives: bool) -> Option<Proof> {
+    if ownership.main == Some(process.key) {
+        return Some(Proof::Recorded);
+    }
+    if process.key.start_ticks < ownership.started_after_ticks {
+        return None;
+    }
+    if has_run_id(process, &ownership.run) {
+        return Some(Proof::Environment);
+    }
+    if main_lives && ownership.session == Some(process.session) {
+        return Some(Proof::Session);
+    }
+    let cgroup = ownership.cgroup.as_deref()?;
+    is_below(process, cgroup).then_some(Proof::ControlGroup)
+}
+
+fn has_run_id(process: &Process, run: &RunId) -> bool {
+    let run = run.to_string();
+    process.environment().is_ok_and(|environment| {
+        environment
+            .iter()
+            .any(|(name, value)| name == RUN_ID_VARIABLE && value.to_str() == Some(&run))
+    })
+}
+
+fn is_below(process: &Process, cgroup: &Path) -> bool {
+    let found: Result<Option<PathBuf>, Unreadable> = process.cgroup();
+    found.is_ok_and(|found| found.is_some_and(|found| found.starts_with(cgroup)))
+}
+
+/// Adds what descends from the keeper and from what is proven, generation by generation.
+fn descend(
+    procfs: &Procfs,
+    ownership: &Ownership,
+    seen: &BTreeMap<u32, Process>,
+    own: &ProcessKey,
+    proven: &mut Proven,
+) -> Result<(), ProcfsError> {
+    loop {
+        let mut grown = false;
+        for child in seen.values() {
+            if child.key == *own
+                || proven.has(child)
+                || ownership.keeper == Some(child.key)
+                || child.key.start_ticks < ownership.started_after_ticks
+            {
+                continue;
+            }
+            let Some(parent) = seen.get(&child.parent) else {
+                continue;
+            };
+            let is_ours = proven.has(parent) || ownership.keeper == Some(parent.key);
+            if is_ours && is_child(procfs, &child.key, &parent.key)? {
+                proven.add(child, Proof::Descent);
+                grown = true;
+            }
+        }
+        if !grown {
+            return Ok(());
+        }
+    }
+}
+
+/// Whether one process is the other's child now, and neither pid is another's.
+fn is_child(procfs: &Procfs, child: &ProcessKey, parent: &ProcessKey) -> Result<bool, ProcfsError> {
+    let now = procfs.process(child.pid)?;
+    let is_same = now.is_some_and(|now| now.key == *child && now.parent == parent.pid);
+    Ok(is_same && procfs.key_of(parent.pid)? == Some(*parent))
+}
+
+/// Half a proof.
+fn doubt(
+    ownership: &Ownership,
+    process: &Process,
+    seen: &BTreeMap<u32, Process>,
+) -> Option<Unproven> {
+    let has_pid_of = |key: &Option<ProcessKey>| {
+        key.is_some_and(|key| key.pid == process.key.pid && key != process.key)
+    };
+    let why = if has_pid_of(&ownership.main) {
+        Doubt::MainPid
+    } else if has_pid_of(&ownership.keeper) {
+        Doubt::KeeperPid
+    } else {
+        let session = ownership.session.filter(|id| *id == process.session)?;
+        // A new leader of that number says that the old session had no process left.
+        let leader = u32::try_from(session).ok()?;
+        if seen.contains_key(&leader) || process.key.start_ticks < ownership.started_after_ticks {
+            return None;
+        }
+        Doubt::SessionNumber
+    };
+    Some(Unproven {
+        key: process.key,
+        name: process.name.clone(),
+        why,
+    })
+}
+
+const LOOKS_MAX: u32 = 8;

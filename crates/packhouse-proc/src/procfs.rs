@@ -1,1 +1,293 @@
-//! To come.
+//! Processes, as the kernel's process files show them.
+//!
+//! - `parse` has the texts' forms, `process` what can be asked of one process, `read` the reads.
+//!
+//! Invariants:
+//! - a process that has ended but was not waited for yet (a zombie) is gone;
+//! - what is absent because it is hidden from us is an error, never gone: mounts with `hidepid` show
+//!   a user only their own processes;
+//! - a mount that numbers processes otherwise than our system calls do is refused.
+//!
+//! Never: a pid without the boot, namespace and start time of its process.
+
+mod parse;
+mod process;
+pub(crate) mod read;
+#[cfg(test)]
+pub(crate) mod tree;
+
+pub use process::{Executable, MappedFile, OpenFile, Process, Unreadable};
+
+use crate::identity::{BootId, ProcessKey};
+use packhouse_base::Blame;
+use rustix::fs::PROC_SUPER_MAGIC;
+use rustix::io::Errno;
+use rustix::process::Pid;
+use std::path::{Path, PathBuf};
+
+/// The kernel's process files.
+#[derive(Clone, Debug)]
+pub struct Procfs {
+    root: PathBuf,
+    boot: BootId,
+    pid_namespace: u64,
+    /// Whether its pids are those of our system calls; not so for a tree of a test.
+    is_kernel: bool,
+}
+
+/// What became of the process of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Presence {
+    /// It runs.
+    Alive,
+    /// It has ended, and nobody has its pid.
+    Gone,
+    /// It has ended, and this process has its pid now.
+    Reused {
+        /// Who has the pid.
+        found: ProcessKey,
+    },
+    /// It ended with its boot.
+    EarlierBoot,
+    /// It is of another pid namespace: nothing is known of it here.
+    OtherNamespace,
+}
+
+/// Why processes could not be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ProcfsError {
+    /// A file of the kernel could not be read.
+    #[error("{}: {source}", path.display())]
+    Read {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: Errno,
+    },
+    /// A file of the kernel is in no known form.
+    #[error("{}: in no known form", path.display())]
+    Malformed {
+        /// Which.
+        path: PathBuf,
+    },
+    /// The mount is of another pid namespace than this process.
+    #[error("{}: of another pid namespace: this process is pid {own}, there {found}", root.display())]
+    OtherMount {
+        /// Where it is mounted.
+        root: PathBuf,
+        /// Our pid by system call.
+        own: u32,
+        /// Our pid by the mount.
+        found: u32,
+    },
+    /// A process has this pid, and is hidden from us.
+    #[error("pid {pid}: a process that this user may not see")]
+    Hidden {
+        /// The pid.
+        pid: u32,
+    },
+}
+
+impl ProcfsError {
+    /// Says whose side the failure is on.
+    pub fn blame(&self) -> Blame {
+        Blame::Host
+    }
+}
+
+impl Procfs {
+    /// Opens the files at `/proc`, or a tree of a test in the same form. Errors when they can't be
+    /// read, and on a mount whose pids are not those of this process' system calls.
+    pub fn new(root: &Path) -> Result<Self, ProcfsError> {
+        let folder = read::folder(root).map_err(|source| error(root, source))?;
+        let stat = rustix::fs::fstatfs(&folder).map_err(|source| error(root, source))?;
+        let is_kernel = stat.f_type == PROC_SUPER_MAGIC;
+        if is_kernel {
+            let path = root.join("self");
+            let found = read::link(&folder, "self").map_err(|source| error(&path, source))?;
+            let found = found.to_str().and_then(|pid| pid.parse().ok());
+            let found = found.ok_or(ProcfsError::Malformed { path })?;
+            let own = std::process::id();
+            if own != found {
+                let root = root.to_owned();
+                return Err(ProcfsError::OtherMount { root, own, found });
+            }
+        }
+        let path = root.join("sys/kernel/random/boot_id");
+        let boot = read::path(&path).map_err(|source| error(&path, source))?;
+        let boot = String::from_utf8_lossy(&boot).trim_end().parse();
+        let boot = boot.map_err(|_| ProcfsError::Malformed { path })?;
+        let path = root.join("self/ns/pid");
+        let namespace =
+            read::link(&folder, "self/ns/pid").map_err(|source| error(&path, source))?;
+        let pid_namespace =
+            parse::inode_of(&namespace, "pid").ok_or(ProcfsError::Malformed { path })?;
+        Ok(Self {
+            root: root.to_owned(),
+            boot,
+            pid_namespace,
+            is_kernel,
+        })
+    }
+
+    /// The boot that runs.
+    pub fn boot_id(&self) -> BootId {
+        self.boot
+    }
+
+    /// The pid namespace whose pids these are.
+    pub fn pid_namespace(&self) -> u64 {
+        self.pid_namespace
+    }
+
+    /// The folder of the files.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The pids of all processes that are shown, rising.
+    pub fn pids(&self) -> Result<Vec<u32>, ProcfsError> {
+        let names =
+            read::names(rustix::fs::CWD, &self.root).map_err(|source| error(&self.root, source))?;
+        let pid_of = |name: &std::ffi::OsString| name.to_str()?.parse().ok();
+        let mut pids: Vec<u32> = names.iter().filter_map(pid_of).collect();
+        pids.sort_unstable();
+        Ok(pids)
+    }
+
+    /// The key of this process itself.
+    pub fn own_key(&self) -> Result<ProcessKey, ProcfsError> {
+        let path = self.root.join("self/stat");
+        let bytes = read::path(&path).map_err(|source| error(&path, source))?;
+        let stat = parse::Stat::parse(&bytes).ok_or(ProcfsError::Malformed { path })?;
+        Ok(self.key(&stat))
+    }
+
+    /// Clock ticks from boot to now: what starts later has no smaller start time.
+    pub fn now_ticks(&self) -> Result<u64, ProcfsError> {
+        let path = self.root.join("uptime");
+        let bytes = read::path(&path).map_err(|source| error(&path, source))?;
+        let text = String::from_utf8_lossy(&bytes);
+        let hundredths = text.split_ascii_whitespace().next().and_then(|uptime| {
+            let (seconds, hundredths) = uptime.split_once('.')?;
+            let seconds: u64 = seconds.parse().ok()?;
+            seconds
+                .checked_mul(100)?
+                .checked_add(hundredths.parse().ok()?)
+        });
+        let hundredths = hundredths.ok_or(ProcfsError::Malformed { path })?;
+        Ok(hundredths * rustix::param::clock_ticks_per_second() / 100)
+    }
+
+    /// The key of the process that has a pid now; `None` when nobody has it or it has ended.
+    pub fn key_of(&self, pid: u32) -> Result<Option<ProcessKey>, ProcfsError> {
+        let found = self.stat(pid)?.filter(|(_, stat)| !stat.has_ended());
+        Ok(found.map(|(_, stat)| self.key(&stat)))
+    }
+
+    /// The process that has a pid now; `None` when nobody has it or it has ended.
+    pub fn process(&self, pid: u32) -> Result<Option<Process>, ProcfsError> {
+        let Some((folder, stat)) = self.stat(pid)? else {
+            return Ok(None);
+        };
+        if stat.has_ended() {
+            return Ok(None);
+        }
+        let path = self.root.join(format!("{pid}/status"));
+        let status = match read::at(&folder, "status") {
+            Ok(status) => status,
+            Err(Errno::NOENT | Errno::SRCH) => return Ok(None),
+            Err(Errno::ACCESS | Errno::PERM) => return Err(ProcfsError::Hidden { pid }),
+            Err(source) => return Err(ProcfsError::Read { path, source }),
+        };
+        let status = String::from_utf8_lossy(&status);
+        let (Some(uid), Some(affinity)) = (parse::user_of(&status), parse::cores_of(&status))
+        else {
+            return Err(ProcfsError::Malformed { path });
+        };
+        Ok(Some(Process {
+            key: self.key(&stat),
+            parent: stat.parent,
+            session: stat.session,
+            group: stat.group,
+            state: stat.state,
+            uid,
+            name: String::from_utf8_lossy(&stat.name).into_owned(),
+            affinity,
+            is_kernel_thread: stat.is_kernel_thread(),
+            folder: self.root.join(pid.to_string()),
+        }))
+    }
+
+    /// What became of the process of a key.
+    pub fn presence(&self, key: &ProcessKey) -> Result<Presence, ProcfsError> {
+        if key.boot != self.boot {
+            return Ok(Presence::EarlierBoot);
+        }
+        if key.pid_namespace != self.pid_namespace {
+            return Ok(Presence::OtherNamespace);
+        }
+        Ok(match self.key_of(key.pid)? {
+            None => Presence::Gone,
+            Some(found) if found == *key => Presence::Alive,
+            Some(found) => Presence::Reused { found },
+        })
+    }
+
+    /// Whether a pid here is that of our system calls.
+    pub(crate) fn is_kernel(&self) -> bool {
+        self.is_kernel
+    }
+
+    fn key(&self, stat: &parse::Stat) -> ProcessKey {
+        ProcessKey {
+            boot: self.boot,
+            pid_namespace: self.pid_namespace,
+            pid: stat.pid,
+            start_ticks: stat.start_ticks,
+        }
+    }
+
+    /// Holds a process' folder and reads its `stat`; `None` when nobody has the pid.
+    fn stat(&self, pid: u32) -> Result<Option<(rustix::fd::OwnedFd, parse::Stat)>, ProcfsError> {
+        let path = self.root.join(pid.to_string());
+        for _ in 0..APPEARANCE_TRIES {
+            let found = read::folder(&path)
+                .and_then(|folder| read::at(&folder, "stat").map(|bytes| (folder, bytes)));
+            match found {
+                Ok((folder, bytes)) => {
+                    let path = path.join("stat");
+                    let stat = parse::Stat::parse(&bytes).filter(|stat| stat.pid == pid);
+                    let stat = stat.ok_or(ProcfsError::Malformed { path })?;
+                    return Ok(Some((folder, stat)));
+                }
+                Err(Errno::NOENT | Errno::SRCH) if !self.exists(pid) => return Ok(None),
+                // Somebody has the pid: born since the read, or hidden.
+                Err(Errno::NOENT | Errno::SRCH) => {}
+                Err(Errno::ACCESS | Errno::PERM) => return Err(ProcfsError::Hidden { pid }),
+                Err(source) => {
+                    let path = path.join("stat");
+                    return Err(ProcfsError::Read { path, source });
+                }
+            }
+        }
+        Err(ProcfsError::Hidden { pid })
+    }
+
+    /// Asks the kernel itself, which tells of hidden processes too.
+    fn exists(&self, pid: u32) -> bool {
+        let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+        let Some(pid) = pid.filter(|_| self.is_kernel) else {
+            return false;
+        };
+        rustix::process::test_kill_process(pid) != Err(Errno::SRCH)
+    }
+}
+
+fn error(path: &Path, source: Errno) -> ProcfsError {
+    let path = path.to_owned();
+    ProcfsError::Read { path, source }
+}
+
+/// How often a process is read that the kernel knows and the files do not show.
+const APPEARANCE_TRIES: u32 = 3;
