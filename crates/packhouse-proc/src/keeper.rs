@@ -1,1 +1,343 @@
-//! To come.
+//! The keeper: one small process per run, which starts the engine, waits for it, and records how it
+//! ended.
+//!
+//! Invariants:
+//! - it holds the lock on its run's order for as long as it lives;
+//! - `launched.json` is durable before the gate may become the engine, so no engine ever runs
+//!   unrecorded; a keeper that ends before takes the gate with it;
+//! - it is a subreaper: what the engine leaves behind becomes its child, is ended and named;
+//! - it signals only its own child and processes that are proven to be the run's.
+//!
+//! Never: starts an engine twice; decides that a run is ready. The order of steps, and what each
+//! crash leaves, is in `docs/format/workers.md`.
+
+mod end;
+pub mod gate;
+
+use crate::identity::ProcessKey;
+use crate::logs::{LiveLog, LogError};
+use crate::procfs::{Procfs, ProcfsError};
+use crate::records::{Launched, Order, Outcome, RunExit, Timestamp};
+use crate::runs::{Run, RunsError};
+use end::Ending;
+use packhouse_base::Blame;
+use packhouse_sys::clock::Clock;
+use packhouse_sys::fs::Fs;
+use packhouse_sys::signal;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, WaitStatus};
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+/// What a keeper works with.
+pub struct Keeper<'a> {
+    /// The file system of the records.
+    pub fs: Arc<dyn Fs>,
+    /// Time.
+    pub clock: &'a dyn Clock,
+    /// Processes.
+    pub procfs: &'a Procfs,
+    /// The program that knows the word `gate`: this one.
+    pub program: &'a Path,
+}
+
+/// Why a keeper did not keep.
+#[derive(Debug, thiserror::Error)]
+pub enum KeepError {
+    /// The run can't be read or written.
+    #[error(transparent)]
+    Run(#[from] RunsError),
+    /// Another keeper has it, or a start gave it up at this moment.
+    #[error("{}: another process has this run", folder.display())]
+    Claimed {
+        /// The run's folder.
+        folder: PathBuf,
+    },
+    /// The run is launched or over.
+    #[error("{}: this run was launched or given up before", folder.display())]
+    Over {
+        /// The run's folder.
+        folder: PathBuf,
+    },
+    /// The order is of an earlier boot.
+    #[error("{}: ordered in an earlier boot", folder.display())]
+    EarlierBoot {
+        /// The run's folder.
+        folder: PathBuf,
+    },
+    /// The engine did not begin.
+    #[error("the engine never ran: {why}")]
+    NotStarted {
+        /// Why.
+        why: String,
+    },
+    /// Processes can't be read.
+    #[error(transparent)]
+    Procfs(#[from] ProcfsError),
+    /// The log can't be had.
+    #[error(transparent)]
+    Log(#[from] LogError),
+    /// The system said no.
+    #[error("{what}: {source}")]
+    Call {
+        /// To what.
+        what: &'static str,
+        /// Why.
+        source: Errno,
+    },
+}
+
+impl KeepError {
+    /// Says whose side the failure is on.
+    pub fn blame(&self) -> Blame {
+        match self {
+            Self::Run(error) => error.blame(),
+            Self::Claimed { .. } | Self::Over { .. } | Self::EarlierBoot { .. } => Blame::Caller,
+            Self::NotStarted { .. } => Blame::Source,
+            Self::Procfs(error) => error.blame(),
+            Self::Log(error) => error.blame(),
+            Self::Call { .. } => Blame::Host,
+        }
+    }
+}
+
+/// A run whose engine was launched.
+struct Kept<'a> {
+    keeper: &'a Keeper<'a>,
+    run: &'a Run,
+    order: &'a Order,
+    launched: Launched,
+    log: LiveLog,
+}
+
+impl Keeper<'_> {
+    /// Launches a run's engine and waits for its end. Answers with the end as recorded.
+    pub fn keep(&self, folder: &Path) -> Result<RunExit, KeepError> {
+        let run = Run::open(self.fs.clone(), folder)?;
+        let owned = || folder.to_owned();
+        let claim = run.claim(self.clock, CLAIM_TIMEOUT_NS)?;
+        let _claim = claim.ok_or_else(|| KeepError::Claimed { folder: owned() })?;
+        if run.read::<RunExit>()?.is_some() || run.read::<Launched>()?.is_some() {
+            return Err(KeepError::Over { folder: owned() });
+        }
+        let order = run.order()?;
+        if order.at.boot != self.procfs.boot_id() {
+            return Err(KeepError::EarlierBoot { folder: owned() });
+        }
+        match self.launch(&run, &order) {
+            Ok(kept) => kept.watch(),
+            Err(error) => {
+                let why = match &error {
+                    KeepError::NotStarted { why } => why.clone(),
+                    other => other.to_string(),
+                };
+                run.write(&RunExit {
+                    run: order.run,
+                    outcome: Outcome::NotStarted { why },
+                    at: self.now(),
+                    left_behind: Vec::new(),
+                    log_freed_bytes: 0,
+                })?;
+                Err(error)
+            }
+        }
+    }
+
+    /// Starts the gate, puts it on record, and lets it become the engine.
+    fn launch<'a>(&'a self, run: &'a Run, order: &'a Order) -> Result<Kept<'a>, KeepError> {
+        rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
+            .map_err(|source| call("cannot take in what an engine leaves behind", source))?;
+        signal::catch_once().map_err(|error| call_io("cannot take signals", &error))?;
+        let log = LiveLog::open(run, order.log_max_bytes)?;
+        let (mut stream, theirs) =
+            UnixStream::pair().map_err(|error| call_io("cannot make a socket pair", &error))?;
+        let child = self.gate(order, &log, theirs)?;
+        let mut word = [0];
+        let stands = matches!(stream.read(&mut word), Ok(1)) && word == [gate::READY];
+        if !stands {
+            return Err(refused(&word, &mut stream));
+        }
+        let worker = self.procfs.key_of(child)?;
+        let worker = worker.ok_or_else(|| KeepError::NotStarted {
+            why: "the gate ended".to_owned(),
+        })?;
+        let launched = Launched {
+            run: order.run,
+            keeper: self.procfs.own_key()?,
+            session: session_of(&worker),
+            worker,
+            cgroup: self.cgroup(order)?,
+            at: self.now(),
+        };
+        // From here on whoever looks finds the engine.
+        run.write(&launched)?;
+        let begun = stream.write_all(&[gate::GO]);
+        begun.map_err(|error| KeepError::NotStarted {
+            why: format!("the gate ended: {error}"),
+        })?;
+        let mut word = [0];
+        match stream.read(&mut word) {
+            Ok(0) => {}
+            Ok(_) | Err(_) => return Err(refused(&word, &mut stream)),
+        }
+        Ok(Kept {
+            keeper: self,
+            run,
+            order,
+            launched,
+            log,
+        })
+    }
+
+    /// Starts the gate; answers its pid. It is waited for by the loop, not by its handle.
+    fn gate(&self, order: &Order, log: &LiveLog, stream: UnixStream) -> Result<u32, KeepError> {
+        let folder = order.working_folder.as_deref().unwrap_or(Path::new("/"));
+        let mut command = Command::new(self.program);
+        command.arg0("packhouse").arg("gate");
+        if let Some(cores) = &order.cores {
+            command.arg("--cores").arg(cores.to_string());
+        }
+        command
+            .arg("--")
+            .args(&order.command)
+            .env_clear()
+            .envs(&order.environment)
+            .current_dir(folder)
+            .stdin(Stdio::from(OwnedFd::from(stream)))
+            .stdout(Stdio::from(log.descriptor()?))
+            .stderr(Stdio::from(log.descriptor()?));
+        let child = command.spawn().map_err(|error| KeepError::NotStarted {
+            why: format!("cannot start a process in {}: {error}", folder.display()),
+        })?;
+        Ok(child.id())
+    }
+
+    fn cgroup(&self, order: &Order) -> Result<Option<PathBuf>, KeepError> {
+        match order.backend {
+            crate::records::Backend::Plain => Ok(None),
+            crate::records::Backend::Systemd => {
+                let own = self.procfs.process(std::process::id())?;
+                // Unknown is as good as none: the other proofs of descent stay.
+                Ok(own.and_then(|own| own.cgroup().ok().flatten()))
+            }
+        }
+    }
+
+    fn now(&self) -> Timestamp {
+        Timestamp::now(&self.procfs.boot_id(), self.clock)
+    }
+}
+
+impl Kept<'_> {
+    /// Waits for the engine's end, records it, and ends what it left behind.
+    fn watch(mut self) -> Result<RunExit, KeepError> {
+        let main = hold(&self.launched.worker);
+        let mut ending = Ending::new(self.order.stop_timeouts);
+        let outcome = loop {
+            if let Some(outcome) = self.reap()? {
+                break outcome;
+            }
+            // A log that can't be bounded is no reason to leave the engine alone.
+            let _ = self.log.bound();
+            if signal::was_caught() {
+                ending.step(self.keeper, self.order, &self.launched);
+            }
+            match &main {
+                Some(main) => wait_or_signal(main),
+                None => self.keeper.clock.sleep_ns(PAUSE_NS),
+            }
+        };
+        let _ = self.log.bound();
+        let mut exit = RunExit {
+            run: self.order.run,
+            outcome,
+            at: self.keeper.now(),
+            left_behind: end::left_behind(self.keeper.procfs, self.order, &self.launched),
+            log_freed_bytes: self.log.freed_bytes(),
+        };
+        self.run.write(&exit)?;
+        if !exit.left_behind.is_empty() {
+            end::end_all(self.keeper, self.order, &self.launched, &mut exit);
+            self.run.write(&exit)?;
+        }
+        Ok(exit)
+    }
+
+    /// Takes the status of every child that ended; answers the engine's.
+    fn reap(&self) -> Result<Option<Outcome>, KeepError> {
+        let mut outcome = None;
+        while let Some((pid, status)) = end::next_ended()? {
+            if u32::try_from(pid.as_raw_pid()) == Ok(self.launched.worker.pid) {
+                outcome = Some(outcome_of(status));
+            }
+        }
+        Ok(outcome)
+    }
+}
+
+/// A hold on the engine; none where the kernel has no such thing. It is this process' child that
+/// nobody waited for yet, so its pid is nobody else's.
+fn hold(worker: &ProcessKey) -> Option<OwnedFd> {
+    let pid = Pid::from_raw(session_of(worker))?;
+    rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok()
+}
+
+/// Returns when the engine ended, a signal came, or a while has passed.
+fn wait_or_signal(main: &OwnedFd) {
+    let pause = Timespec {
+        tv_sec: i64::try_from(PAUSE_NS / 1_000_000_000).unwrap_or(1),
+        tv_nsec: 0,
+    };
+    // Whatever it says, the caller looks.
+    let _ = poll(&mut [PollFd::new(main, PollFlags::IN)], Some(&pause));
+}
+
+fn outcome_of(status: WaitStatus) -> Outcome {
+    match (status.exit_status(), status.terminating_signal()) {
+        (Some(code), _) => Outcome::Code(code),
+        (None, Some(signal)) => Outcome::Signal(signal),
+        // Stops are not asked for.
+        (None, None) => Outcome::Unseen,
+    }
+}
+
+/// The session that a gate made leads it, so it has the gate's number.
+fn session_of(worker: &ProcessKey) -> i32 {
+    i32::try_from(worker.pid).expect("because the kernel's pids are positive i32")
+}
+
+/// What a gate said instead of what was wanted.
+fn refused(first: &[u8], stream: &mut UnixStream) -> KeepError {
+    let mut text = first.to_vec();
+    // A text cut short is still the best word there is.
+    let _ = stream.read_to_end(&mut text);
+    let text = String::from_utf8_lossy(&text);
+    let text = text.trim_matches('\0');
+    let why = if text.is_empty() {
+        "the gate ended without a word"
+    } else {
+        text
+    };
+    KeepError::NotStarted {
+        why: why.to_owned(),
+    }
+}
+
+fn call(what: &'static str, source: Errno) -> KeepError {
+    KeepError::Call { what, source }
+}
+
+fn call_io(what: &'static str, error: &io::Error) -> KeepError {
+    call(what, Errno::from_io_error(error).unwrap_or(Errno::IO))
+}
+
+/// Whoever looks whether a keeper lives holds the lock for a moment.
+const CLAIM_TIMEOUT_NS: u64 = 10_000_000_000;
+/// How often the log is measured; the engine's end is seen at once.
+const PAUSE_NS: u64 = 1_000_000_000;

@@ -26,6 +26,21 @@ pub fn catch_once() -> io::Result<()> {
     Ok(())
 }
 
+/// Gives each signal its default action, before this process becomes another program: what is
+/// ignored stays ignored across exec, so that an engine could inherit a dead SIGINT.
+pub fn reset_all() {
+    for signal in 1..=SIGNAL_MAX {
+        // SAFETY: zeroed is a valid sigaction: the default action, no flags, an empty mask.
+        let action: libc::sigaction = unsafe { std::mem::zeroed() };
+        // SAFETY: `action` outlives the call. It fails for SIGKILL, SIGSTOP and those that the C
+        // library keeps for itself, which can't be changed and need no reset.
+        unsafe { libc::sigaction(signal, &raw const action, std::ptr::null_mut()) };
+    }
+}
+
+/// The last signal that Linux has.
+const SIGNAL_MAX: libc::c_int = 64;
+
 /// Whether a signal came since `catch_once`.
 pub fn was_caught() -> bool {
     CAUGHT.load(Ordering::Relaxed)

@@ -29,6 +29,9 @@ mod index;
 mod inspect;
 mod keep;
 mod layouts;
+mod model;
+mod model_source;
+mod model_words;
 mod names;
 mod places;
 mod plans;
@@ -164,9 +167,10 @@ fn execute(command: Command) -> Result<Answer, Failure> {
         Command::Ls => glance::list(stores::open_if_there(Look, lookup)?.as_ref(), lookup),
         Command::Du => glance::usage(stores::open_if_there(Look, lookup)?.as_ref(), lookup),
         Command::Image(command) => image::execute(command, lookup),
+        Command::Model(command) => model::execute(command, lookup),
         Command::Worker(command) => worker::execute(command, lookup),
-        Command::Keep(args) => keep::keep(&args, lookup),
-        Command::Gate(args) => gate::gate(&args, lookup),
+        Command::Keep(args) => keep::keep(&args),
+        Command::Gate(args) => gate::gate(args),
         Command::Doctor => doctor::examine(stores::open_if_there(Change, lookup)?.as_ref(), lookup),
     }
 }

@@ -1,8 +1,9 @@
 //! `order.json`: what a start is about to do, written before anything runs.
 
 use super::table::Table;
-use super::{Record, Timestamp};
+use super::{Launched, Record, Timestamp};
 use crate::cores::CpuSet;
+use crate::group::Ownership;
 use crate::identity::{ProcessKey, RunId};
 use packhouse_base::digest::Digest;
 use packhouse_store::fields::FieldError;
@@ -23,6 +24,8 @@ pub struct Order {
     pub role: String,
     /// When, and in which boot.
     pub at: Timestamp,
+    /// Clock ticks from boot to the order: no process of the run started before.
+    pub at_ticks: u64,
     /// The process that gave the order.
     pub controller: ProcessKey,
     /// The version of packhouse that gave it.
@@ -125,6 +128,20 @@ impl Backend {
     }
 }
 
+impl Order {
+    /// What the records say about the run's processes.
+    pub fn ownership(&self, launched: Option<&Launched>) -> Ownership {
+        Ownership {
+            main: launched.map(|launched| launched.worker),
+            keeper: launched.map(|launched| launched.keeper),
+            run: self.run,
+            session: launched.map(|launched| launched.session),
+            cgroup: launched.and_then(|launched| launched.cgroup.clone()),
+            started_after_ticks: self.at_ticks,
+        }
+    }
+}
+
 impl Record for Order {
     const FILE: &'static str = "order.json";
     const SCHEMA: &'static str = "packhouse/worker-order/1";
@@ -133,6 +150,7 @@ impl Record for Order {
         json!({
             "available_bytes": self.available_bytes,
             "at": self.at.to_value(),
+            "at_ticks": self.at_ticks,
             "backend": self.backend.word(),
             "command": self.command,
             "controller": self.controller.to_value(),
@@ -175,6 +193,7 @@ impl Record for Order {
             worker: table.text("worker")?,
             role: table.text("role")?,
             at: Timestamp::take(table, "at")?,
+            at_ticks: table.integer("at_ticks")?,
             controller: table.key("controller")?,
             version: table.text("version")?,
             backend,
