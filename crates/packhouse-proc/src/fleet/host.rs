@@ -1,0 +1,1 @@
+//! What a fleet file asks of this host and the host has not.

@@ -1,0 +1,356 @@
+//! Tables of a fleet file: values by key with their places, and every mistake noted on the way.
+
+use super::mistake::{Blocks, Commands, FormFault, Mistake, Reach, Wrong};
+use super::nearest::nearest;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// A value and the offset where the file has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Located<T> {
+    pub(super) at: usize,
+    pub(super) value: T,
+}
+
+/// Mistakes as they are found.
+#[derive(Debug, Default)]
+pub(super) struct Notes {
+    notes: Vec<Note>,
+}
+
+/// One mistake by its offset.
+#[derive(Debug)]
+struct Note {
+    at: usize,
+    key: String,
+    what: Wrong,
+    blocks: Blocks,
+}
+
+impl Notes {
+    /// Notes a mistake. One that is noted already reaches the workers of both.
+    pub(super) fn add(&mut self, at: usize, key: impl Into<String>, what: Wrong, blocks: Blocks) {
+        let key = key.into();
+        let same = self.notes.iter_mut().find(|note| {
+            (note.at, &note.key, &note.what, note.blocks.commands)
+                == (at, &key, &what, blocks.commands)
+        });
+        match same {
+            Some(note) => {
+                note.blocks.workers = note.blocks.workers.clone().and(blocks.workers);
+            }
+            None => self.notes.push(Note {
+                at,
+                key,
+                what,
+                blocks,
+            }),
+        }
+    }
+
+    /// The mistakes in the order of the file. What follows only from a line that is no TOML is left
+    /// out: other mistakes on it, and what its table seems to lack.
+    pub(super) fn finish(mut self, text: &str) -> Vec<Mistake> {
+        self.notes.sort_by(|left, right| {
+            (left.at, &left.key, &left.what).cmp(&(right.at, &right.key, &right.what))
+        });
+        let is_syntax = |note: &&Note| matches!(note.what, Wrong::Syntax { .. });
+        let broken: Vec<usize> = self.notes.iter().filter(is_syntax).map(|n| n.at).collect();
+        let follows = |note: &Note| {
+            let line = line_of(text, note.at);
+            let is_near = broken.iter().any(|at| line.contains(at));
+            let seems_missing = matches!(
+                note.what,
+                Wrong::Missing | Wrong::NotTold(_) | Wrong::NoValue(_)
+            );
+            !matches!(note.what, Wrong::Syntax { .. })
+                && (is_near || (seems_missing && !broken.is_empty()))
+        };
+        let notes = self.notes.into_iter().filter(|note| !follows(note));
+        let mistakes = notes.map(|note| {
+            let (line, column) = position(text, note.at);
+            Mistake {
+                line,
+                column,
+                key: note.key,
+                what: note.what,
+                blocks: note.blocks,
+            }
+        });
+        mistakes.collect()
+    }
+}
+
+/// A table, what people call it, and whom its mistakes reach.
+#[derive(Clone, Debug)]
+pub(super) struct Table<'f> {
+    /// As in `worker w0`; empty for the whole file.
+    label: String,
+    table: &'f DeTable<'f>,
+    at: usize,
+    reach: Reach,
+}
+
+impl<'f> Table<'f> {
+    pub(super) fn new(
+        label: impl Into<String>,
+        table: &'f DeTable<'f>,
+        at: usize,
+        reach: Reach,
+    ) -> Self {
+        Self {
+            label: label.into(),
+            table,
+            at,
+            reach,
+        }
+    }
+
+    /// Where it begins.
+    pub(super) fn at(&self) -> usize {
+        self.at
+    }
+
+    /// Whom its mistakes reach.
+    pub(super) fn reach(&self) -> &Reach {
+        &self.reach
+    }
+
+    /// Its keys and where they stand.
+    pub(super) fn entries(
+        &self,
+    ) -> impl Iterator<Item = (&'f str, usize, &'f Spanned<DeValue<'f>>)> {
+        let entries = self.table.iter();
+        entries.map(|(key, value)| (&**key.get_ref(), key.span().start, value))
+    }
+
+    /// Notes every key that is not among the known ones.
+    pub(super) fn refuse_others(&self, notes: &mut Notes, known: &'static [&'static str]) {
+        for (key, at, _) in self.entries() {
+            if !known.contains(&key) {
+                let nearest = nearest(key, known);
+                self.note(notes, at, key, Wrong::UnknownKey { nearest, known });
+            }
+        }
+    }
+
+    /// Notes a mistake of a key that blocks rendering, and with it starting.
+    pub(super) fn note(&self, notes: &mut Notes, at: usize, key: &str, what: Wrong) {
+        self.note_for(notes, at, key, what, Commands::RenderAndStart);
+    }
+
+    /// Notes a mistake of a key.
+    pub(super) fn note_for(
+        &self,
+        notes: &mut Notes,
+        at: usize,
+        key: &str,
+        what: Wrong,
+        commands: Commands,
+    ) {
+        let blocks = Blocks {
+            commands,
+            workers: self.reach.clone(),
+        };
+        notes.add(at, self.key(key), what, blocks);
+    }
+
+    /// A key as people would say it.
+    pub(super) fn key(&self, key: &str) -> String {
+        if self.label.is_empty() {
+            key.to_owned()
+        } else {
+            format!("{}, {key}", self.label)
+        }
+    }
+
+    /// Notes that a key is missing, at the table's beginning.
+    pub(super) fn missing(&self, notes: &mut Notes, key: &str) {
+        self.note(notes, self.at, key, Wrong::Missing);
+    }
+
+    /// A value of any type.
+    pub(super) fn value(&self, key: &str) -> Option<&'f Spanned<DeValue<'f>>> {
+        self.table.get(key)
+    }
+
+    /// A text without zero bytes.
+    pub(super) fn text(&self, notes: &mut Notes, key: &str) -> Option<Located<&'f str>> {
+        let value = self.value(key)?;
+        self.text_of(notes, key, value)
+    }
+
+    /// A text parsed to something; its error is a mistake.
+    pub(super) fn parsed<T, E: Into<Wrong>>(
+        &self,
+        notes: &mut Notes,
+        key: &str,
+        parse: impl Fn(&str) -> Result<T, E>,
+    ) -> Option<Located<T>> {
+        let Located { at, value } = self.text(notes, key)?;
+        self.parsed_of(notes, key, at, parse(value))
+    }
+
+    fn parsed_of<T, E: Into<Wrong>>(
+        &self,
+        notes: &mut Notes,
+        key: &str,
+        at: usize,
+        parsed: Result<T, E>,
+    ) -> Option<Located<T>> {
+        match parsed {
+            Ok(value) => Some(Located { at, value }),
+            Err(error) => {
+                self.note(notes, at, key, error.into());
+                None
+            }
+        }
+    }
+
+    /// Every text of an array that could be parsed. `None`: there is no array.
+    pub(super) fn list<T, E: Into<Wrong>>(
+        &self,
+        notes: &mut Notes,
+        key: &str,
+        parse: impl Fn(&str) -> Result<T, E>,
+    ) -> Option<Located<Vec<Located<T>>>> {
+        let value = self.value(key)?;
+        let at = value.span().start;
+        let DeValue::Array(items) = value.get_ref() else {
+            self.note(
+                notes,
+                at,
+                key,
+                wrong_type("array of strings", value.get_ref()),
+            );
+            return None;
+        };
+        let mut list = Vec::new();
+        for item in items.iter() {
+            let text = self.text_of(notes, key, item);
+            let parsed =
+                text.and_then(|text| self.parsed_of(notes, key, text.at, parse(text.value)));
+            list.extend(parsed);
+        }
+        Some(Located { at, value: list })
+    }
+
+    /// A text without zero bytes.
+    pub(super) fn text_of(
+        &self,
+        notes: &mut Notes,
+        key: &str,
+        value: &'f Spanned<DeValue<'f>>,
+    ) -> Option<Located<&'f str>> {
+        let at = value.span().start;
+        let DeValue::String(text) = value.get_ref() else {
+            self.note(notes, at, key, wrong_type("string", value.get_ref()));
+            return None;
+        };
+        if text.contains('\0') {
+            let found = text.to_string();
+            let why = FormFault::Zero;
+            self.note(notes, at, key, Wrong::Form { found, why });
+            return None;
+        }
+        Some(Located { at, value: text })
+    }
+
+    /// A truth value.
+    pub(super) fn flag(&self, notes: &mut Notes, key: &str) -> Option<bool> {
+        let value = self.value(key)?;
+        if let DeValue::Boolean(flag) = value.get_ref() {
+            return Some(*flag);
+        }
+        let what = wrong_type("boolean", value.get_ref());
+        self.note(notes, value.span().start, key, what);
+        None
+    }
+
+    /// A whole number within limits.
+    pub(super) fn number(
+        &self,
+        notes: &mut Notes,
+        key: &str,
+        min: u64,
+        max: u64,
+    ) -> Option<Located<u64>> {
+        let value = self.value(key)?;
+        let at = value.span().start;
+        let DeValue::Integer(number) = value.get_ref() else {
+            self.note(notes, at, key, wrong_type("integer", value.get_ref()));
+            return None;
+        };
+        let parsed = u64::from_str_radix(number.as_str(), number.radix());
+        match parsed.ok().filter(|number| (min..=max).contains(number)) {
+            Some(value) => Some(Located { at, value }),
+            None => {
+                let found = number.to_string();
+                self.note(notes, at, key, Wrong::Range { found, min, max });
+                None
+            }
+        }
+    }
+
+    /// A table in this one.
+    pub(super) fn inner(&self, notes: &mut Notes, key: &str) -> Option<Table<'f>> {
+        let value = self.value(key)?;
+        self.inner_of(notes, key, value, self.reach.clone())
+    }
+
+    /// A value that must be a table.
+    pub(super) fn inner_of(
+        &self,
+        notes: &mut Notes,
+        key: &str,
+        value: &'f Spanned<DeValue<'f>>,
+        reach: Reach,
+    ) -> Option<Table<'f>> {
+        let at = value.span().start;
+        let label = self.key(key);
+        match value.get_ref() {
+            DeValue::Table(table) => Some(Table::new(label, table, at, reach)),
+            other => {
+                let commands = Commands::RenderAndStart;
+                let blocks = Blocks {
+                    commands,
+                    workers: reach,
+                };
+                notes.add(at, label, wrong_type("table", other), blocks);
+                None
+            }
+        }
+    }
+}
+
+pub(super) fn wrong_type(expected: &'static str, found: &DeValue<'_>) -> Wrong {
+    Wrong::Type {
+        expected,
+        found: match found {
+            DeValue::String(_) => "string",
+            DeValue::Integer(_) => "integer",
+            DeValue::Float(_) => "float",
+            DeValue::Boolean(_) => "boolean",
+            DeValue::Datetime(_) => "date or time",
+            DeValue::Array(_) => "array",
+            DeValue::Table(_) => "table",
+        },
+    }
+}
+
+/// Line and column of an offset, both from 1.
+pub(super) fn position(text: &str, offset: usize) -> (usize, usize) {
+    let before = text.get(..offset).unwrap_or(text);
+    let line = before.matches('\n').count() + 1;
+    let start = before.rfind('\n').map_or(0, |newline| newline + 1);
+    (line, before[start..].chars().count() + 1)
+}
+
+/// The offsets of the line that an offset is in, its end included.
+fn line_of(text: &str, offset: usize) -> std::ops::RangeInclusive<usize> {
+    let offset = offset.min(text.len());
+    let bytes = text.as_bytes();
+    let start = bytes[..offset].iter().rposition(|byte| *byte == b'\n');
+    let end = bytes[offset..].iter().position(|byte| *byte == b'\n');
+    start.map_or(0, |newline| newline + 1)..=end.map_or(text.len(), |end| offset + end)
+}
