@@ -1,6 +1,7 @@
 //! The words of the command line. Their help text is the command reference (`docs/cli.md`).
 
 use crate::image_words::ImageCommand;
+use crate::model_words::ModelCommand;
 use crate::worker_words::{GateArgs, KeepArgs, WorkerCommand};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
@@ -142,6 +143,12 @@ pub(crate) enum Command {
     /// tile, in a folder of its own beside the store.
     #[command(subcommand, disable_help_subcommand = true)]
     Image(ImageCommand),
+    /// Keep verified copies of whole model files in RAM, and name them
+    ///
+    /// A copy is byte-identical: the source is hashed as it is read, the copy as it is read back.
+    /// It stays good when the source's disk is unplugged, until it is dropped or the host restarts.
+    #[command(subcommand, disable_help_subcommand = true)]
+    Model(ModelCommand),
     /// Keep engines running as servers on devices of their own
     ///
     /// A fleet file names them. Starting and stopping are dry runs unless --execute is given.
