@@ -1,3 +1,5 @@
 //! Tests of the crate from outside.
 
 #![forbid(unsafe_code)]
+
+mod systemd;

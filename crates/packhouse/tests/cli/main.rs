@@ -21,6 +21,7 @@ mod proof;
 mod run;
 mod sandbox;
 mod stage;
+mod stop_at;
 mod store;
 mod usage;
 mod writers;
