@@ -225,6 +225,15 @@ impl Runs {
         })
     }
 
+    /// Whether another process starts or stops this worker now, by the kernel's own word.
+    pub fn is_locked(&self) -> Result<bool, RunsError> {
+        match self.dir.open_file(LOCK) {
+            Ok(file) => Ok(!file.try_lock(LockKind::Shared, 0, 1)?),
+            Err(error) if error.kind == FsErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// Makes the next run with its order, whole and durable. The caller holds the worker's lock,
     /// by which leftovers of a start that was ended are nobody's and removed.
     pub fn create(&self, _lock: &WorkerLock, order: &Order) -> Result<Run, RunsError> {

@@ -9,6 +9,8 @@
 //! Never: looks at the system (`state::observe` does), decides what to do about it. The states and
 //! what each proves are described in `docs/design/workers.md`.
 
+pub mod observe;
+
 use std::fmt;
 
 /// What was observed of one worker, each thing by itself.
@@ -230,8 +232,8 @@ pub enum Reason {
     KeeperFinishing,
     /// It ended by itself.
     Ended,
-    /// It was stopped, and all was given back.
-    StoppedAndReleased,
+    /// It is over, and all was proven to be given back.
+    Released,
     /// It ended, and a stop was cut short before it proved that all was given back.
     ReleaseUnproven,
     /// It ended without a record of its end.
@@ -346,8 +348,11 @@ impl Reason {
             ),
             Self::KeeperFinishing => ("keeper_finishing", "the engine ended; its keeper will"),
             Self::Ended => ("ended", "ended by itself"),
-            Self::StoppedAndReleased => ("stopped_and_released", "stopped, and all given back"),
-            Self::ReleaseUnproven => ("release_unproven", "ended; stop has not proven the rest"),
+            Self::Released => ("released", "over, and all was given back"),
+            Self::ReleaseUnproven => (
+                "release_unproven",
+                "over; that all was given back is unproven",
+            ),
             Self::NoExitRecord => ("no_exit_record", "ended, and nobody recorded how"),
             Self::MainUnknown => ("main_unknown", "its process can't be looked at"),
             Self::KeeperUnknown => ("keeper_unknown", "its keeper can't be looked at"),
@@ -525,10 +530,10 @@ fn over(seen: &Snapshot, why: Reason) -> Verdict {
             (State::Exited(outcome), Reason::ReleaseUnproven)
         }
         (ExitSeen::Known(outcome), StopSeen::Released) => {
-            (State::Exited(outcome), Reason::StoppedAndReleased)
+            (State::Exited(outcome), Reason::Released)
         }
         (ExitSeen::Unrecorded, StopSeen::Released) => {
-            (State::Exited(Outcome::Unknown), Reason::StoppedAndReleased)
+            (State::Exited(Outcome::Unknown), Reason::Released)
         }
         (ExitSeen::Unrecorded, StopSeen::NotBegun | StopSeen::Begun) => match why {
             Reason::PidReused => (State::Foreign, why),

@@ -3,7 +3,6 @@
 //! It is there before the first signal, and written again after the signals of each step, so that a
 //! stop that was cut short is continued: no step gets its time twice.
 
-use super::order::StopTimeouts;
 use super::table::Table;
 use super::{Record, Timestamp};
 use crate::identity::{ProcessKey, RunId};
@@ -26,8 +25,6 @@ pub struct Stop {
     pub devices: Vec<StopDevice>,
     /// Private memory of all members before the first signal; `None` where it could not be read.
     pub private_bytes: Option<u64>,
-    /// How long each step is waited for.
-    pub timeouts: StopTimeouts,
     /// Steps whose signals were sent, in their order.
     pub steps: Vec<StopStep>,
 }
@@ -112,7 +109,6 @@ impl Record for Stop {
             "run": self.run.to_string(),
             "schema": Self::SCHEMA,
             "steps": self.steps.iter().map(StopStep::to_value).collect::<Vec<_>>(),
-            "stop_timeouts_s": self.timeouts.to_value(),
         })
     }
 
@@ -127,7 +123,6 @@ impl Record for Stop {
             members: members.map(StopMember::take).collect::<Result<_, _>>()?,
             devices: devices.map(StopDevice::take).collect::<Result<_, _>>()?,
             private_bytes: table.optional("private_bytes", Table::integer)?,
-            timeouts: StopTimeouts::take(table)?,
             steps: steps.map(StopStep::take).collect::<Result<_, _>>()?,
         })
     }
