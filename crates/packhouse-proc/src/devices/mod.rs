@@ -8,11 +8,22 @@
 //! - what a source said is kept raw, whether or not it could be parsed;
 //! - a source that failed makes what it would have told `Unknown`, never idle and never absent.
 
+mod amd;
+mod ask;
+mod cards;
+mod cpu;
 pub mod device;
 pub mod fdinfo;
+mod files;
+pub mod host_tools;
+mod intel;
+mod nvidia;
+mod nvml;
 pub mod pci;
 pub mod spec;
 pub mod tools;
+mod unlisted;
+mod xpu_smi;
 
 pub use device::{
     Device, DeviceId, DeviceMemory, DeviceNode, DrmNodes, Observation, Vendor, VendorProcess,
@@ -22,6 +33,7 @@ pub use spec::{DeviceSpec, FindError, SpecError};
 pub use tools::{NoTools, Question, RawReport, ToolAnswer, Tools};
 
 use crate::cores::CpuSet;
+use fdinfo::DrmScan;
 use std::path::PathBuf;
 
 /// Where the kernel's file systems are; a test has its own.
@@ -69,10 +81,46 @@ pub struct SourceReport {
 
 /// Looks at this host. Never fails: what a source did not tell is `Unknown` and says why.
 pub fn inventory(tools: &dyn Tools, roots: &Roots) -> Inventory {
-    let _ = (tools, roots);
+    let cores = cpu::cores(roots);
+    let (mut cards, report) = cards::cards(roots);
+    let mut reports = vec![cores.report, report];
+    nvidia::add(&mut cards, tools, roots, &mut reports);
+    let needs_clients = cards
+        .iter()
+        .any(|card| card.device.vendor != Vendor::Nvidia);
+    let scan = if needs_clients {
+        DrmScan::take(roots)
+    } else {
+        Ok(DrmScan::default())
+    };
+    intel::add(&mut cards, tools, &scan, &mut reports);
+    amd::add(&mut cards, roots, &scan, &mut reports);
+    others(&mut cards, &scan);
+    let cards = cards.into_iter().map(|card| card.device);
     Inventory {
-        devices: Vec::new(),
-        online: Observation::unknown("no source was asked"),
-        reports: Vec::new(),
+        devices: cores.nodes.into_iter().chain(cards).collect(),
+        online: cores.online,
+        reports,
+    }
+}
+
+/// Cards of which DRM clients are all that is known.
+fn others(cards: &mut [cards::Card], scan: &Result<DrmScan, String>) {
+    for card in cards {
+        let is_told = match card.device.vendor {
+            Vendor::Cpu | Vendor::Nvidia => true,
+            Vendor::Intel | Vendor::Amd => card.is_gpu,
+            Vendor::Other => false,
+        };
+        let Some(pci) = card.device.pci.filter(|_| !is_told) else {
+            continue;
+        };
+        if card.device.nodes.is_empty() {
+            continue;
+        }
+        card.device.processes = match scan {
+            Ok(scan) => scan.processes(pci),
+            Err(why) => Observation::unknown(why.clone()),
+        };
     }
 }
