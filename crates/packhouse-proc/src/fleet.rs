@@ -19,6 +19,7 @@ mod nearest;
 mod rules;
 mod table;
 
+pub use host::host_problems;
 pub use mistake::{Blocks, Commands, FleetCommand, Mistake, Reach, Wrong};
 pub use name::{FleetName, NameError, WorkerName};
 pub use template::{Placeholder, Template, TemplateError};

@@ -305,7 +305,7 @@ fn shared(first: &Located<DeviceSpec>, second: &Located<DeviceSpec>) -> Option<S
 
 /// Whether two addresses can't both be bound with one port. `::` is taken to answer for IPv4 too, as
 /// it does by default.
-pub(crate) fn meet(left: IpAddr, right: IpAddr) -> bool {
+fn meet(left: IpAddr, right: IpAddr) -> bool {
     let (left, right) = (left.to_canonical(), right.to_canonical());
     let covers = |wide: IpAddr, other: IpAddr| match (wide, other) {
         (IpAddr::V4(wide), IpAddr::V4(_)) => wide.is_unspecified(),
