@@ -5,7 +5,7 @@
 //! - its parent is the keeper, the main process or another of ours. The parent's key is read again
 //!   after the child's `stat`, so the parent had its pid for all that time;
 //! - its environment holds the run id, 128 random bits that only what the gate started inherits;
-//! - it is in the main process' session while the main process lives;
+//! - it is in the main process' session while the main process has its pid;
 //! - it is in the start's own control group.
 //!
 //! A session's number alone proves nothing once the main process has ended: it may be given again.
@@ -13,14 +13,18 @@
 //!
 //! Never: this process itself, a name, a command line, a pid without its start time.
 
-use crate::identity::{ProcessKey, RUN_ID_VARIABLE, RunId};
-use crate::procfs::{Process, Procfs, ProcfsError, Unreadable};
+use crate::identity::{BootId, ProcessKey, RUN_ID_VARIABLE, RunId};
+use crate::procfs::{Process, Processes, Procfs, ProcfsError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// What the records of a start say about its processes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ownership {
+    /// The boot in which it was ordered.
+    pub boot: BootId,
+    /// The pid namespace in which it was ordered.
+    pub pid_namespace: u64,
     /// The main process, once there is one.
     pub main: Option<ProcessKey>,
     /// The keeper.
@@ -97,8 +101,17 @@ pub enum Doubt {
 }
 
 /// Finds the processes of a start. They fork and end while this looks, so it looks until it finds
-/// the same ones twice.
+/// the same ones twice. After a boot there are none. Errors where their pids are not those here.
 pub fn members(procfs: &Procfs, ownership: &Ownership) -> Result<Members, ProcfsError> {
+    if ownership.boot != procfs.boot_id() {
+        return Ok(Members::default());
+    }
+    if ownership.pid_namespace != procfs.pid_namespace() {
+        return Err(ProcfsError::OtherNamespace {
+            own: procfs.pid_namespace(),
+            found: ownership.pid_namespace,
+        });
+    }
     let own = procfs.own_key()?;
     let mut found = look(procfs, ownership, &own)?;
     for _ in 1..LOOKS_MAX {
@@ -112,27 +125,26 @@ pub fn members(procfs: &Procfs, ownership: &Ownership) -> Result<Members, Procfs
 
 /// One pass over all processes.
 fn look(procfs: &Procfs, ownership: &Ownership, own: &ProcessKey) -> Result<Members, ProcfsError> {
-    let mut seen = BTreeMap::new();
-    let mut members = Members::default();
-    for pid in procfs.pids()? {
-        match procfs.process(pid) {
-            Ok(Some(process)) => {
-                seen.insert(pid, process);
-            }
-            Ok(None) => {}
-            Err(ProcfsError::Hidden { .. }) => members.hidden_count += 1,
-            Err(error) => return Err(error),
-        }
-    }
+    let Processes {
+        shown,
+        hidden_count,
+    } = procfs.processes()?;
+    let seen: BTreeMap<u32, Process> = (shown.into_iter())
+        .map(|process| (process.key.pid, process))
+        .collect();
+    let session = session_of(procfs, ownership)?;
+    let mut members = Members {
+        hidden_count,
+        ..Members::default()
+    };
     let mut proven = Proven::default();
-    let main_lives = ownership.main.is_some_and(|main| is_alive(&seen, &main));
     for process in seen.values() {
         if process.key == *own || process.is_kernel_thread {
             continue;
         }
         if ownership.keeper == Some(process.key) {
             members.keeper = Some(member(process, Proof::Recorded));
-        } else if let Some(proof) = direct_proof(ownership, process, main_lives) {
+        } else if let Some(proof) = direct_proof(ownership, process, session) {
             proven.add(process, proof);
         }
     }
@@ -145,6 +157,19 @@ fn look(procfs: &Procfs, ownership: &Ownership, own: &ProcessKey) -> Result<Memb
     members.ours = proven.members;
     members.ours.sort_by_key(|member| member.key.pid);
     Ok(members)
+}
+
+/// The session that is still the start's: its leader, the main process, has its pid after all
+/// processes were read, so it had it while each was read.
+fn session_of(procfs: &Procfs, ownership: &Ownership) -> Result<Option<i32>, ProcfsError> {
+    let Some(main) = ownership.main else {
+        return Ok(None);
+    };
+    let leads = |session: &i32| u32::try_from(*session) == Ok(main.pid);
+    match ownership.session.filter(leads) {
+        Some(session) if procfs.has_its_pid(&main)? => Ok(Some(session)),
+        Some(_) | None => Ok(None),
+    }
 }
 
 #[derive(Default)]
@@ -173,13 +198,8 @@ fn member(process: &Process, proof: Proof) -> Member {
     }
 }
 
-fn is_alive(seen: &BTreeMap<u32, Process>, key: &ProcessKey) -> bool {
-    seen.get(&key.pid)
-        .is_some_and(|process| process.key == *key)
-}
-
 /// The proofs that need no other process.
-fn direct_proof(ownership: &Ownership, process: &Process, main_lives: bool) -> Option<Proof> {
+fn direct_proof(ownership: &Ownership, process: &Process, session: Option<i32>) -> Option<Proof> {
     if ownership.main == Some(process.key) {
         return Some(Proof::Recorded);
     }
@@ -189,7 +209,7 @@ fn direct_proof(ownership: &Ownership, process: &Process, main_lives: bool) -> O
     if has_run_id(process, &ownership.run) {
         return Some(Proof::Environment);
     }
-    if main_lives && ownership.session == Some(process.session) {
+    if session == Some(process.session) {
         return Some(Proof::Session);
     }
     let cgroup = ownership.cgroup.as_deref()?;
@@ -206,7 +226,7 @@ fn has_run_id(process: &Process, run: &RunId) -> bool {
 }
 
 fn is_below(process: &Process, cgroup: &Path) -> bool {
-    let found: Result<Option<PathBuf>, Unreadable> = process.cgroup();
+    let found = process.cgroup();
     found.is_ok_and(|found| found.is_some_and(|found| found.starts_with(cgroup)))
 }
 

@@ -59,17 +59,12 @@ pub fn conflicts(listeners: &[Listener], host: IpAddr, port: u16) -> Vec<&Listen
 
 /// The processes that hold a socket.
 pub fn owners_of(procfs: &Procfs, inode: u64) -> Result<Owners, ProcfsError> {
-    let mut owners = Owners::default();
-    for pid in procfs.pids()? {
-        let process = match procfs.process(pid) {
-            Ok(Some(process)) => process,
-            Ok(None) => continue,
-            Err(ProcfsError::Hidden { .. }) => {
-                owners.unreadable_count += 1;
-                continue;
-            }
-            Err(error) => return Err(error),
-        };
+    let processes = procfs.processes()?;
+    let mut owners = Owners {
+        known: Vec::new(),
+        unreadable_count: processes.hidden_count,
+    };
+    for process in processes.shown.iter().filter(|one| !one.is_kernel_thread) {
         match process.open_files() {
             Ok(files) if files.iter().any(|file| file.socket_inode == Some(inode)) => {
                 owners.known.push(process.key);

@@ -35,6 +35,15 @@ pub struct Procfs {
     is_kernel: bool,
 }
 
+/// All processes that have not ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Processes {
+    /// Those that this user may see, by pid.
+    pub shown: Vec<Process>,
+    /// How many there are whose existence is all that is shown.
+    pub hidden_count: u32,
+}
+
 /// What became of the process of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
@@ -79,6 +88,14 @@ pub enum ProcfsError {
         own: u32,
         /// Our pid by the mount.
         found: u32,
+    },
+    /// What is asked for is of another pid namespace.
+    #[error("of pid namespace {found}, and this process is of {own}")]
+    OtherNamespace {
+        /// Ours.
+        own: u64,
+        /// Theirs.
+        found: u64,
     },
     /// A process has this pid, and is hidden from us.
     #[error("pid {pid}: a process that this user may not see")]
@@ -168,15 +185,8 @@ impl Procfs {
         let path = self.root.join("uptime");
         let bytes = read::path(&path).map_err(|source| error(&path, source))?;
         let text = String::from_utf8_lossy(&bytes);
-        let hundredths = text.split_ascii_whitespace().next().and_then(|uptime| {
-            let (seconds, hundredths) = uptime.split_once('.')?;
-            let seconds: u64 = seconds.parse().ok()?;
-            seconds
-                .checked_mul(100)?
-                .checked_add(hundredths.parse().ok()?)
-        });
-        let hundredths = hundredths.ok_or(ProcfsError::Malformed { path })?;
-        Ok(hundredths * rustix::param::clock_ticks_per_second() / 100)
+        parse::ticks_of(&text, rustix::param::clock_ticks_per_second())
+            .ok_or(ProcfsError::Malformed { path })
     }
 
     /// The key of the process that has a pid now; `None` when nobody has it or it has ended.
@@ -219,6 +229,20 @@ impl Procfs {
         }))
     }
 
+    /// All processes.
+    pub fn processes(&self) -> Result<Processes, ProcfsError> {
+        let mut processes = Processes::default();
+        for pid in self.pids()? {
+            match self.process(pid) {
+                Ok(Some(process)) => processes.shown.push(process),
+                Ok(None) => {}
+                Err(ProcfsError::Hidden { .. }) => processes.hidden_count += 1,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(processes)
+    }
+
     /// What became of the process of a key.
     pub fn presence(&self, key: &ProcessKey) -> Result<Presence, ProcfsError> {
         if key.boot != self.boot {
@@ -234,9 +258,11 @@ impl Procfs {
         })
     }
 
-    /// Whether a pid here is that of our system calls.
-    pub(crate) fn is_kernel(&self) -> bool {
-        self.is_kernel
+    /// Whether a process still has its pid: it runs, or has ended and was not waited for. As long
+    /// as it has, the numbers of its session and group are not given again.
+    pub fn has_its_pid(&self, key: &ProcessKey) -> Result<bool, ProcfsError> {
+        let found = self.stat(key.pid)?;
+        Ok(found.is_some_and(|(_, stat)| self.key(&stat) == *key))
     }
 
     fn key(&self, stat: &parse::Stat) -> ProcessKey {

@@ -89,6 +89,15 @@ pub(crate) fn cores_of(status: &str) -> Option<CpuSet> {
     CpuSet::parse(line_of(status, "Cpus_allowed_list")?).ok()
 }
 
+/// Whole clock ticks of `uptime`, which has hundredths of seconds.
+pub(crate) fn ticks_of(uptime: &str, ticks_per_second: u64) -> Option<u64> {
+    let (seconds, rest) = uptime.split_once('.')?;
+    let hundredths = rest.get(..2)?;
+    let seconds = seconds.parse::<u64>().ok()?.checked_mul(100)?;
+    let hundredths = seconds.checked_add(hundredths.parse().ok()?)?;
+    Some(hundredths.checked_mul(ticks_per_second)? / 100)
+}
+
 /// Bytes of one line in kB.
 pub(crate) fn kilobytes_of(text: &str, name: &str) -> Option<u64> {
     let number = line_of(text, name)?.strip_suffix("kB")?.trim_end();
