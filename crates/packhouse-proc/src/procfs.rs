@@ -225,6 +225,7 @@ impl Procfs {
             name: String::from_utf8_lossy(&stat.name).into_owned(),
             affinity,
             is_kernel_thread: stat.is_kernel_thread(),
+            is_below: parse::is_below(&status),
             folder: self.root.join(pid.to_string()),
         }))
     }

@@ -89,6 +89,12 @@ pub(crate) fn cores_of(status: &str) -> Option<CpuSet> {
     CpuSet::parse(line_of(status, "Cpus_allowed_list")?).ok()
 }
 
+/// Whether a process has a pid of its own in a namespace below ours, by `status`: kernels before
+/// 4.1 do not tell.
+pub(crate) fn is_below(status: &str) -> bool {
+    line_of(status, "NSpid").is_some_and(|pids| pids.split_ascii_whitespace().count() > 1)
+}
+
 /// Whole clock ticks of `uptime`, which has hundredths of seconds.
 pub(crate) fn ticks_of(uptime: &str, ticks_per_second: u64) -> Option<u64> {
     let (seconds, rest) = uptime.split_once('.')?;

@@ -38,6 +38,8 @@ pub struct Process {
     pub affinity: CpuSet,
     /// Whether it is a thread of the kernel.
     pub is_kernel_thread: bool,
+    /// Whether it is in a pid namespace below ours, as in a container.
+    pub is_below: bool,
     pub(super) folder: PathBuf,
 }
 

@@ -33,6 +33,8 @@ pub(crate) struct Fake {
     pub(crate) files: Vec<(u32, String)>,
     /// Texts of fdinfo by descriptor.
     pub(crate) fdinfo: Vec<(u32, String)>,
+    /// Its pids, from our namespace down, where it is in a container.
+    pub(crate) pids_below: &'static str,
     /// Base name of its program, which is made in the tree's `bin` folder.
     pub(crate) program: Option<&'static str>,
 }
@@ -128,6 +130,7 @@ impl Fake {
             maps: "00400000-00401000 r-xp 00000000 fd:01 77 /bin/server\n".into(),
             files: Vec::new(),
             fdinfo: Vec::new(),
+            pids_below: "",
             program: Some("server"),
         }
     }
@@ -152,13 +155,14 @@ impl Fake {
 
     fn status(&self) -> String {
         let mut text = String::new();
-        let (uid, pid, cores) = (self.uid, self.pid, self.cores);
+        let (uid, pid, cores, below) = (self.uid, self.pid, self.cores, self.pids_below);
         writeln!(
             text,
             "Name:\tserver\nState:\t{} (x)\nTgid:\t{pid}",
             self.state
         )
         .and_then(|()| writeln!(text, "Uid:\t{uid}\t{uid}\t{uid}\t{uid}"))
+        .and_then(|()| writeln!(text, "NSpid:\t{pid}\t{below}"))
         .and_then(|()| writeln!(text, "RssAnon:\t     100 kB\nVmSwap:\t       4 kB"))
         .and_then(|()| writeln!(text, "Cpus_allowed_list:\t{cores}"))
         .expect("because a text takes what is written");
