@@ -1,1 +1,243 @@
-//! To come.
+//! Readiness: waits until a launched worker serves on a socket of its own, and records what runs.
+//!
+//! Invariants:
+//! - the health path is asked, never a prompt;
+//! - an answer counts only when the socket that gave it is held by the worker's own processes, and
+//!   by nobody who is not;
+//! - program and libraries are hashed through what the process itself has open and mapped;
+//! - `identity.json` is written last: a worker counts as started from then on.
+//!
+//! Never: signals, or gives up a worker that lives: at the end of the wait it is left as it is.
+
+pub mod health;
+mod loaded;
+
+use crate::group::members;
+use crate::identity::ProcessKey;
+use crate::listeners::{Listener, Owners, conflicts, listeners, owners_of};
+use crate::procfs::{Presence, Procfs, ProcfsError};
+use crate::records::{Identity, Launched, Order, Outcome, ReadyListener, RunExit, Timestamp};
+use crate::runs::{Run, RunsError};
+use health::Health;
+use packhouse_base::Blame;
+use packhouse_sys::clock::Clock;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// Where a worker is on its way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// It lives, and nobody listens yet.
+    Starting,
+    /// It listens and loads, or does not answer well yet.
+    Loading {
+        /// What its health path says.
+        health: Health,
+    },
+    /// It serves.
+    Serving(ReadyListener),
+}
+
+/// Why a worker is not ready, and will not be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotReady {
+    /// It ended.
+    #[error("it ended before it was ready: {outcome}")]
+    Ended {
+        /// How.
+        outcome: Outcome,
+    },
+    /// It lives, and was not ready in time.
+    #[error("it was not ready within {timeout_s} s and is left running: {last}")]
+    Timeout {
+        /// How long was waited.
+        timeout_s: u64,
+        /// What was seen last.
+        last: String,
+    },
+    /// Another process answers where it should.
+    #[error("{address} is held by {holders}, which is not this worker's")]
+    Foreign {
+        /// The socket.
+        address: SocketAddr,
+        /// Who holds it.
+        holders: String,
+    },
+    /// Somebody asked for the stop of this worker.
+    #[error("it is being stopped")]
+    Stopping,
+    /// Processes can't be read.
+    #[error(transparent)]
+    Procfs(#[from] ProcfsError),
+    /// Records can't be read or written.
+    #[error(transparent)]
+    Runs(#[from] RunsError),
+}
+
+impl NotReady {
+    /// Says whose side the failure is on.
+    pub fn blame(&self) -> Blame {
+        match self {
+            Self::Ended { .. } | Self::Timeout { .. } => Blame::Source,
+            Self::Foreign { .. } | Self::Stopping => Blame::Host,
+            Self::Procfs(error) => error.blame(),
+            Self::Runs(error) => error.blame(),
+        }
+    }
+}
+
+/// A launched run that is waited for.
+pub struct Waiting<'a> {
+    /// Processes.
+    pub procfs: &'a Procfs,
+    /// Time.
+    pub clock: &'a dyn Clock,
+    /// The run.
+    pub run: &'a Run,
+    /// Its order.
+    pub order: &'a Order,
+    /// Its processes.
+    pub launched: &'a Launched,
+}
+
+impl Waiting<'_> {
+    /// Waits until the worker serves, then records its identity. `tell` hears of each look, with
+    /// the nanoseconds since the wait began.
+    pub fn wait(&self, tell: &mut dyn FnMut(&Progress, u64)) -> Result<Identity, NotReady> {
+        let begun_ns = self.clock.steady_ns();
+        let timeout_ns = self.order.ready_timeout_s.saturating_mul(SECOND_NS);
+        let mut pause_ns = PAUSE_MIN_NS;
+        loop {
+            let progress = self.look()?;
+            let waited_ns = self.clock.steady_ns().saturating_sub(begun_ns);
+            tell(&progress, waited_ns);
+            let last = match progress {
+                Progress::Serving(listener) => return self.identify(listener),
+                Progress::Starting => "nobody listens on its port".to_owned(),
+                Progress::Loading { health } => health.to_string(),
+            };
+            if waited_ns >= timeout_ns {
+                return Err(NotReady::Timeout {
+                    timeout_s: self.order.ready_timeout_s,
+                    last,
+                });
+            }
+            self.clock.sleep_ns(pause_ns.min(timeout_ns - waited_ns));
+            pause_ns = (pause_ns * 2).min(PAUSE_MAX_NS);
+        }
+    }
+
+    /// Looks once.
+    pub fn look(&self) -> Result<Progress, NotReady> {
+        self.still_lives()?;
+        let (host, port) = (self.order.host, self.order.port);
+        let found = listeners(self.procfs)?;
+        let there = conflicts(&found, host, port);
+        if there.is_empty() {
+            return Ok(Progress::Starting);
+        }
+        let path = &self.order.health_path;
+        let health = health::ask(host, port, path, ASK_TIMEOUT);
+        if health != Health::Good {
+            return Ok(Progress::Loading { health });
+        }
+        // The socket is looked at again after it answered: one that was replaced meanwhile has
+        // another inode, and is judged by its own holders.
+        let found = listeners(self.procfs)?;
+        let there = conflicts(&found, host, port);
+        let Some(first) = there.first() else {
+            return Ok(Progress::Starting);
+        };
+        for listener in &there {
+            self.own(listener)?;
+        }
+        Ok(Progress::Serving(ReadyListener {
+            address: first.address.to_string(),
+            inode: first.inode,
+        }))
+    }
+
+    /// Proves that a socket is held by the worker's processes and by no others.
+    fn own(&self, listener: &Listener) -> Result<(), NotReady> {
+        let ownership = self.order.ownership(Some(self.launched));
+        let ours = members(self.procfs, &ownership)?.ours;
+        let owners = owners_of(self.procfs, listener.inode)?;
+        let is_ours = |key: &ProcessKey| ours.iter().any(|member| member.key == *key);
+        if !owners.known.is_empty() && owners.known.iter().all(is_ours) {
+            return Ok(());
+        }
+        // One that ended between the two looks has no holder; then the next look sees the end.
+        if owners == Owners::default() {
+            return self.still_lives();
+        }
+        let strangers = owners.known.iter().filter(|key| !is_ours(key));
+        let mut holders: Vec<String> = strangers.map(|key| format!("pid {}", key.pid)).collect();
+        if holders.is_empty() {
+            holders.push(format!("a process of user {}", listener.uid));
+        }
+        Err(NotReady::Foreign {
+            address: listener.address,
+            holders: holders.join(", "),
+        })
+    }
+
+    /// Errors when the worker ended.
+    fn still_lives(&self) -> Result<(), NotReady> {
+        if self.procfs.presence(&self.launched.worker)? == Presence::Alive {
+            return Ok(());
+        }
+        // The keeper writes the end down right after it.
+        let begun_ns = self.clock.steady_ns();
+        loop {
+            if let Some(exit) = self.run.read::<RunExit>()? {
+                return Err(NotReady::Ended {
+                    outcome: exit.outcome,
+                });
+            }
+            let waited_ns = self.clock.steady_ns().saturating_sub(begun_ns);
+            if !self.run.keeper_lives()? || waited_ns > EXIT_TIMEOUT_NS {
+                // It may have written it just before it ended.
+                let exit = self.run.read::<RunExit>()?;
+                let outcome = exit.map_or(Outcome::Unseen, |exit| exit.outcome);
+                return Err(NotReady::Ended { outcome });
+            }
+            self.clock.sleep_ns(PAUSE_MIN_NS);
+        }
+    }
+
+    /// Hashes what runs and records it.
+    fn identify(&self, listener: ReadyListener) -> Result<Identity, NotReady> {
+        let boot = self.procfs.boot_id();
+        let ready_after_ns = self.order.at.elapsed_ns(&boot, self.clock);
+        let at = Timestamp::now(&boot, self.clock);
+        let Some(process) = self.procfs.process(self.launched.worker.pid)? else {
+            self.still_lives()?;
+            return Err(NotReady::Ended {
+                outcome: Outcome::Unseen,
+            });
+        };
+        let (executable, libraries) = loaded::files(&process);
+        // What was hashed is the worker's only if it is still there.
+        self.still_lives()?;
+        let identity = Identity {
+            run: self.order.run,
+            worker: self.launched.worker,
+            command: self.order.command.clone(),
+            inherit: self.order.inherit.clone(),
+            executable,
+            libraries,
+            model: self.order.model.clone(),
+            listener,
+            ready_after_ns,
+            at,
+        };
+        self.run.write(&identity)?;
+        Ok(identity)
+    }
+}
+
+const SECOND_NS: u64 = 1_000_000_000;
+const ASK_TIMEOUT: Duration = Duration::from_secs(2);
+const PAUSE_MIN_NS: u64 = 20_000_000;
+const PAUSE_MAX_NS: u64 = 250_000_000;
+const EXIT_TIMEOUT_NS: u64 = 2_000_000_000;

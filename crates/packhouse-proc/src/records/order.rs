@@ -9,6 +9,7 @@ use packhouse_base::digest::Digest;
 use packhouse_store::fields::FieldError;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 /// The intent of one start: everything that a keeper needs, and all that a stop needs to know.
@@ -45,7 +46,7 @@ pub struct Order {
     /// The devices that it is for.
     pub devices: Vec<OrderDevice>,
     /// The address that it listens on.
-    pub host: String,
+    pub host: IpAddr,
     /// The port.
     pub port: u16,
     /// The path that answers when it is ready.
@@ -132,6 +133,8 @@ impl Order {
     /// What the records say about the run's processes.
     pub fn ownership(&self, launched: Option<&Launched>) -> Ownership {
         Ownership {
+            boot: self.controller.boot,
+            pid_namespace: self.controller.pid_namespace,
             main: launched.map(|launched| launched.worker),
             keeper: launched.map(|launched| launched.keeper),
             run: self.run,
@@ -159,7 +162,7 @@ impl Record for Order {
             "environment": self.environment,
             "fleet": self.fleet,
             "health_path": self.health_path,
-            "host": self.host,
+            "host": self.host.to_string(),
             "inherit": self.inherit,
             "log_max_bytes": self.log_max_bytes,
             "model": self.model.as_ref().map(OrderModel::to_value),
@@ -203,7 +206,7 @@ impl Record for Order {
             working_folder: table.optional_text("working_folder")?.map(PathBuf::from),
             cores: table.optional("cores", Table::cores)?,
             devices: devices.map(OrderDevice::take).collect::<Result<_, _>>()?,
-            host: table.text("host")?,
+            host: table.parsed("host", "an IP address")?,
             port: table.narrow("port", "a port")?,
             health_path: table.text("health_path")?,
             ready_timeout_s: table.integer("ready_timeout_s")?,
