@@ -24,7 +24,7 @@ pub struct Released {
     pub devices: Vec<ReleasedDevice>,
     /// Private memory of its processes before the first signal.
     pub private_bytes: Option<u64>,
-    /// The host's available memory before the first signal, and now.
+    /// The host's available memory afterwards; for people.
     pub available_bytes: Option<u64>,
 }
 

@@ -18,13 +18,13 @@ use crate::procfs::{Presence, Procfs, ProcfsError};
 use crate::records::{self, Identity, Launched, Order, Record, Released, RunExit, Stop};
 use crate::runs::{Run, Runs, RunsError};
 use std::collections::BTreeSet;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 
 /// Where a worker should answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     /// The address that it binds.
-    pub host: String,
+    pub host: IpAddr,
     /// The port.
     pub port: u16,
     /// The path that answers when it is ready.
@@ -345,7 +345,7 @@ impl Look<'_> {
 /// Where a run's order put it.
 pub fn place_of(order: &Order) -> Place {
     Place {
-        host: order.host.clone(),
+        host: order.host,
         port: order.port,
         health_path: order.health_path.clone(),
     }
@@ -359,37 +359,22 @@ pub fn listening_at(
 ) -> Result<Vec<Listening>, ProcfsError> {
     let all = listeners(procfs)?;
     let mut found = Vec::new();
-    for host in hosts_of(&place.host) {
-        for listener in conflicts(&all, host, place.port) {
-            let owners = owners_of(procfs, listener.inode)?;
-            if owners.known.is_empty() && owners.unreadable_count == 0 {
-                // It was closed meanwhile.
-                continue;
-            }
-            let is_ours = owners.known.iter().any(|owner| own.contains(owner));
-            found.push(Listening {
-                listener: listener.clone(),
-                is_hidden: owners.known.is_empty(),
-                owners: owners.known,
-                is_ours,
-            });
+    for listener in conflicts(&all, place.host, place.port) {
+        let owners = owners_of(procfs, listener.inode)?;
+        if owners.known.is_empty() && owners.unreadable_count == 0 {
+            // It was closed meanwhile.
+            continue;
         }
+        let is_ours = owners.known.iter().any(|owner| own.contains(owner));
+        found.push(Listening {
+            listener: listener.clone(),
+            is_hidden: owners.known.is_empty(),
+            owners: owners.known,
+            is_ours,
+        });
     }
     found.sort_by(|one, other| one.listener.cmp(&other.listener));
-    found.dedup();
     Ok(found)
-}
-
-/// The addresses that a host's name stands for; one that is not known stands for all.
-fn hosts_of(host: &str) -> Vec<IpAddr> {
-    if host.eq_ignore_ascii_case("localhost") {
-        return vec![
-            IpAddr::V4(std::net::Ipv4Addr::LOCALHOST),
-            IpAddr::V6(Ipv6Addr::LOCALHOST),
-        ];
-    }
-    let plain = host.trim_start_matches('[').trim_end_matches(']');
-    vec![plain.parse().unwrap_or(IpAddr::V6(Ipv6Addr::UNSPECIFIED))]
 }
 
 /// What the sockets at a place mean; the worst counts.
