@@ -69,7 +69,7 @@ pub fn owners_of(procfs: &Procfs, inode: u64) -> Result<Owners, ProcfsError> {
             Ok(files) if files.iter().any(|file| file.socket_inode == Some(inode)) => {
                 owners.known.push(process.key);
             }
-            Ok(_) | Err(Unreadable::Gone | Unreadable::NoProgram) => {}
+            Ok(_) | Err(Unreadable::Gone | Unreadable::NoProgram | Unreadable::Closed { .. }) => {}
             Err(
                 Unreadable::Permission
                 | Unreadable::Malformed { .. }

@@ -318,3 +318,213 @@ fn error(path: &Path, source: Errno) -> ProcfsError {
 
 /// How often a process is read that the kernel knows and the files do not show.
 const APPEARANCE_TRIES: u32 = 3;
+
+#[cfg(test)]
+mod tests {
+    use super::tree::{BOOT, Fake, OBSERVER_PID, PID_NAMESPACE, Tree};
+    use super::*;
+
+    fn procfs(tree: &Tree) -> Procfs {
+        Procfs::new(tree.root()).expect("because the tree is whole")
+    }
+
+    fn process(procfs: &Procfs, pid: u32) -> Process {
+        let found = procfs.process(pid).expect("because the tree is whole");
+        found.expect("because it is in the tree")
+    }
+
+    #[test]
+    fn a_process_is_read_with_its_key() {
+        let tree = Tree::new();
+        tree.put(&Fake {
+            name: b"a) Z 1\n(b".to_vec(),
+            parent: 7,
+            session: 40,
+            cores: "0-2,5",
+            command: b"/opt/x\0--port\0\x38\0".to_vec(),
+            environment: b"A=1\0B=2=3\0".to_vec(),
+            ..Fake::new(41, 9000)
+        });
+        let procfs = procfs(&tree);
+        assert_eq!(procfs.boot_id().to_string(), BOOT);
+        assert_eq!(procfs.pid_namespace(), PID_NAMESPACE);
+        assert_eq!(procfs.now_ticks(), Ok(12_345));
+        assert_eq!(procfs.pids(), Ok(vec![41, OBSERVER_PID]));
+        let own = procfs.own_key().expect("because the tree is whole");
+        assert_eq!((own.pid, own.start_ticks), (OBSERVER_PID, 500));
+        let found = process(&procfs, 41);
+        assert_eq!(found.name, "a) Z 1\n(b");
+        assert_eq!((found.parent, found.session, found.uid), (7, 40, 1000));
+        assert_eq!(found.affinity.to_string(), "0-2,5");
+        assert_eq!(procfs.key_of(41), Ok(Some(found.key)));
+        assert_eq!(
+            found.key.to_string(),
+            "pid 41 (started 9000 ticks after boot)"
+        );
+        let command = found.command().expect("because it has one");
+        assert_eq!(command, ["/opt/x", "--port", "8"]);
+        let environment = found.environment().expect("because it has one");
+        assert_eq!(environment[1], ("B".into(), "2=3".into()));
+        let program = found.executable().expect("because it has one");
+        assert_eq!(program.path, tree.root().join("bin/server"));
+        assert!(!program.deleted);
+        // A map's device and inode are not those of what lies at its path now.
+        let mapped = found.mapped_files().expect("because it maps");
+        let replaced = found
+            .open_mapped(&mapped[0])
+            .expect_err("because it is not there");
+        assert_eq!(replaced.to_string(), "/bin/server: another file by now");
+    }
+
+    #[test]
+    fn each_end_of_a_process_is_told_from_the_others() {
+        let tree = Tree::new();
+        tree.put(&Fake::new(41, 9000));
+        let procfs = procfs(&tree);
+        let key = process(&procfs, 41).key;
+        let presence = |key: ProcessKey| procfs.presence(&key).expect("because it can be read");
+        assert_eq!(presence(key), Presence::Alive);
+        assert_eq!(procfs.has_its_pid(&key), Ok(true));
+        let boot = "11111111-2222-3333-4444-555555555556".parse();
+        let boot = boot.expect("because it is an id");
+        assert_eq!(presence(ProcessKey { boot, ..key }), Presence::EarlierBoot);
+        let elsewhere = ProcessKey {
+            pid_namespace: 1,
+            ..key
+        };
+        assert_eq!(presence(elsewhere), Presence::OtherNamespace);
+
+        tree.put(&Fake {
+            state: 'Z',
+            ..Fake::new(41, 9000)
+        });
+        assert_eq!(presence(key), Presence::Gone, "a zombie has ended");
+        assert_eq!(procfs.process(41), Ok(None));
+        assert_eq!(procfs.has_its_pid(&key), Ok(true), "and keeps its pid");
+
+        tree.put(&Fake {
+            state: 'Z',
+            threads: 2,
+            ..Fake::new(41, 9000)
+        });
+        assert_eq!(presence(key), Presence::Alive, "its other thread runs");
+
+        tree.put(&Fake::new(41, 9001));
+        let found = process(&procfs, 41).key;
+        assert_eq!(presence(key), Presence::Reused { found });
+        assert_eq!(procfs.has_its_pid(&key), Ok(false));
+
+        tree.end(41);
+        assert_eq!(presence(key), Presence::Gone);
+        assert_eq!(procfs.has_its_pid(&key), Ok(false));
+    }
+
+    #[test]
+    fn no_answer_is_taken_from_the_process_that_has_the_pid_by_now() {
+        let tree = Tree::new();
+        let fake = |start_ticks| Fake {
+            files: vec![(3, "socket:[77]".into())],
+            fdinfo: vec![(3, "pos:\t0\n".into())],
+            ..Fake::new(41, start_ticks)
+        };
+        tree.put(&fake(9000));
+        let procfs = procfs(&tree);
+        let before = process(&procfs, 41);
+        let files = before.open_files().expect("because it has some");
+        assert_eq!((files[0].fd, files[0].socket_inode), (3, Some(77)));
+        assert_eq!(before.fdinfo(3), Ok("pos:\t0\n".into()));
+        assert_eq!(before.fdinfo(4), Err(Unreadable::Closed { fd: 4 }));
+        tree.put(&fake(9001));
+        let gone = Unreadable::Gone;
+        assert_eq!(before.command(), Err(gone.clone()));
+        assert_eq!(before.environment(), Err(gone.clone()));
+        assert_eq!(before.executable(), Err(gone.clone()));
+        assert_eq!(before.open_files(), Err(gone.clone()));
+        assert_eq!(before.fdinfo(3), Err(gone.clone()));
+        assert_eq!(before.mapped_files(), Err(gone.clone()));
+        assert_eq!(before.private_bytes(), Err(gone.clone()));
+        assert_eq!(before.cgroup(), Err(gone.clone()));
+        assert_eq!(before.open_executable().err(), Some(gone));
+    }
+
+    #[test]
+    fn a_process_in_the_middle_of_an_exec_has_no_environment_rather_than_an_empty_one() {
+        let tree = Tree::new();
+        let put = |command: &[u8]| {
+            tree.put(&Fake {
+                command: command.to_vec(),
+                environment: Vec::new(),
+                maps: String::new(),
+                program: None,
+                ..Fake::new(41, 9000)
+            });
+        };
+        put(b"");
+        let procfs = procfs(&tree);
+        let found = process(&procfs, 41);
+        assert_eq!(found.environment(), Err(Unreadable::NoProgram));
+        assert_eq!(found.command(), Err(Unreadable::NoProgram));
+        assert_eq!(found.mapped_files(), Err(Unreadable::NoProgram));
+        assert_eq!(found.executable(), Err(Unreadable::NoProgram));
+        put(b"\0");
+        assert_eq!(found.environment(), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn private_memory_is_read_where_the_kernel_has_no_sum() {
+        let tree = Tree::new();
+        tree.put(&Fake::new(41, 9000));
+        let procfs = procfs(&tree);
+        let found = process(&procfs, 41);
+        assert_eq!(found.private_bytes(), Ok(104 * 1024));
+        tree.write(
+            "41/smaps_rollup",
+            "Private_Clean: 1 kB\nPrivate_Dirty: 2 kB\n",
+        );
+        let malformed = found.private_bytes().expect_err("because a line is absent");
+        assert_eq!(malformed.to_string(), "smaps_rollup: in no known form");
+        let whole = "Private_Clean: 1 kB\nPrivate_Dirty: 2 kB\nSwap: 4 kB\n";
+        tree.write("41/smaps_rollup", whole);
+        assert_eq!(found.private_bytes(), Ok(7 * 1024));
+    }
+
+    #[test]
+    fn what_is_no_tree_of_processes_is_refused_by_file() {
+        let refused = |tree: &Tree| {
+            let error = Procfs::new(tree.root()).expect_err("because the tree is not whole");
+            let root = tree.root().to_string_lossy().into_owned();
+            error.to_string().replace(&root, "")
+        };
+        let tree = Tree::new();
+        tree.write("sys/kernel/random/boot_id", "0\n");
+        assert_eq!(
+            refused(&tree),
+            "/sys/kernel/random/boot_id: in no known form"
+        );
+        let tree = Tree::new();
+        tree.end(OBSERVER_PID);
+        assert_eq!(
+            refused(&tree),
+            "/self/ns/pid: No such file or directory (os error 2)"
+        );
+
+        let tree = Tree::new();
+        let procfs = procfs(&tree);
+        let path = tree.write("uptime", "1");
+        assert_eq!(procfs.now_ticks(), Err(ProcfsError::Malformed { path }));
+        for (file, text) in [("41/stat", "41 (x) S"), ("41/status", "Name:\tx\n")] {
+            tree.put(&Fake::new(41, 9000));
+            let path = tree.write(file, text);
+            assert_eq!(procfs.process(41), Err(ProcfsError::Malformed { path }));
+        }
+        tree.put(&Fake::new(41, 9000));
+        // The line of another pid is no line of this one.
+        tree.put(&Fake::new(42, 9000));
+        std::fs::copy(tree.root().join("42/stat"), tree.root().join("41/stat"))
+            .expect("because the tree is ours");
+        assert!(matches!(
+            procfs.key_of(41),
+            Err(ProcfsError::Malformed { .. })
+        ));
+    }
+}

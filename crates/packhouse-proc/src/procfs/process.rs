@@ -98,6 +98,12 @@ pub enum Unreadable {
     /// It has no program: it is a thread of the kernel, or in the middle of an exec.
     #[error("the process has no program at this moment")]
     NoProgram,
+    /// The process has no such descriptor: it closed it.
+    #[error("descriptor {fd} is closed")]
+    Closed {
+        /// The descriptor's number.
+        fd: u32,
+    },
     /// The kernel's text is in no known form.
     #[error("{file}: in no known form")]
     Malformed {
@@ -207,8 +213,11 @@ impl Process {
     /// The kernel's text about one open file.
     pub fn fdinfo(&self, fd: u32) -> Result<String, Unreadable> {
         let folder = self.open()?;
-        let bytes = read::at(&folder, format!("fdinfo/{fd}"))
-            .map_err(|errno| self.explain("fdinfo", errno))?;
+        let read = read::at(&folder, format!("fdinfo/{fd}"));
+        let bytes = read.map_err(|errno| match self.explain("fdinfo", errno) {
+            Unreadable::NoProgram => Unreadable::Closed { fd },
+            other => other,
+        })?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
