@@ -20,6 +20,7 @@ pub mod keeper;
 pub mod listeners;
 pub mod locks;
 pub mod logs;
+pub mod managed;
 pub mod masks;
 pub mod pidfd;
 pub mod procfs;
