@@ -11,7 +11,7 @@ pub use quote::quoted;
 
 use crate::cores::CpuSet;
 use crate::devices::Device;
-use crate::fleet::{Placeholder, Program, Worker};
+use crate::fleet::{Placeholder, Worker};
 use crate::masks::own::{self, MaskError};
 use packhouse_base::Blame;
 use std::collections::BTreeMap;
@@ -70,6 +70,9 @@ pub enum RenderError {
     /// A path with a zero byte.
     #[error("a zero byte in {0:?}")]
     Zero(OsString),
+    /// A program that `env` would take for a variable.
+    #[error("a program's path can't have a `=`: {0:?}")]
+    Equals(OsString),
 }
 
 impl RenderError {
@@ -77,7 +80,9 @@ impl RenderError {
     pub fn blame(&self) -> Blame {
         match self {
             Self::Mask(error) => error.blame(),
-            Self::MaskText { .. } | Self::NoValue(_) | Self::Zero(_) => Blame::Source,
+            Self::MaskText { .. } | Self::NoValue(_) | Self::Zero(_) | Self::Equals(_) => {
+                Blame::Source
+            }
         }
     }
 }
@@ -128,20 +133,20 @@ pub fn render(worker: &Worker, given: &Given<'_>) -> Result<Rendered, RenderErro
         cores: values.core_set,
         working_folder: worker.working_folder.clone(),
     };
-    rendered.refuse_zeros()?;
+    rendered.refuse_unusable()?;
     Ok(rendered)
 }
 
-/// The first word of a worker's command where it is no path, for a search on PATH.
-pub fn bare_program(worker: &Worker) -> Option<&str> {
-    match &worker.program {
-        Program::Absolute(_) => None,
-        Program::OnPath(name) => Some(name),
-    }
-}
-
 impl Rendered {
-    fn refuse_zeros(&self) -> Result<(), RenderError> {
+    /// A path may come from elsewhere than the file, where zero bytes are refused.
+    fn refuse_unusable(&self) -> Result<(), RenderError> {
+        let program = self
+            .command
+            .first()
+            .filter(|word| word.as_bytes().contains(&b'='));
+        if let Some(program) = program {
+            return Err(RenderError::Equals(program.clone()));
+        }
         let variables = self
             .environment
             .iter()
@@ -165,14 +170,14 @@ impl Rendered {
 /// A text for bash that does the same, one variable and one argument a line.
 impl fmt::Display for Rendered {
     fn fmt(&self, target: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(target, "cd {} &&", quoted(&self.working_folder))?;
-        write!(target, "exec env -i")?;
-        for (name, value) in &self.environment {
-            write!(target, " \\\n  {}", quoted(name))?;
-            write!(target, "={}", quoted(value))?;
-        }
+        // The shell's own PATH finds both programs, not the worker's.
+        write!(target, "cd {} && exec", quoted(&self.working_folder))?;
         if let Some(cores) = &self.cores {
-            write!(target, " \\\n  taskset -c {cores}")?;
+            write!(target, " taskset -c {cores}")?;
+        }
+        write!(target, " env -i")?;
+        for (name, value) in &self.environment {
+            write!(target, " \\\n  {}={}", quoted(name), quoted(value))?;
         }
         for word in &self.command {
             write!(target, " \\\n  {}", quoted(word))?;

@@ -14,6 +14,7 @@ mod equivalence;
 mod export;
 mod failure;
 mod files;
+mod fleets;
 mod folders;
 mod gate;
 mod glance;

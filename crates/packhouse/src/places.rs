@@ -26,6 +26,15 @@ pub(crate) fn environment(name: &str) -> Option<OsString> {
     std::env::var_os(name).filter(|value| !value.is_empty())
 }
 
+/// The process's whole environment, empty variables too.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the CLI translates the environment"
+)]
+pub(crate) fn whole_environment() -> Vec<(OsString, OsString)> {
+    std::env::vars_os().collect()
+}
+
 impl Places {
     /// Finds both folders. Errors name the variables that are unset or relative.
     pub(crate) fn find(lookup: Lookup<'_>) -> Result<Self, Failure> {
@@ -94,6 +103,13 @@ pub(crate) fn plans(lookup: Lookup<'_>) -> Option<PathBuf> {
     let home = || absolute(lookup("HOME")).map(|home| home.join(".config"));
     let config = absolute(lookup("XDG_CONFIG_HOME")).or_else(home)?;
     Some(config.join("packhouse/plans"))
+}
+
+/// The user's fleet file; `None` without a home.
+pub(crate) fn fleet_file(lookup: Lookup<'_>) -> Option<PathBuf> {
+    let home = || absolute(lookup("HOME")).map(|home| home.join(".config"));
+    let config = absolute(lookup("XDG_CONFIG_HOME")).or_else(home)?;
+    Some(config.join("packhouse/fleet.toml"))
 }
 
 /// Finds the plug-in: `PACKHOUSE_PLUGIN`, else beside the binary, else in `lib` beside the binary's

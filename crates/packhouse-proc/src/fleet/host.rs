@@ -16,8 +16,14 @@ use std::io;
 use std::net::{IpAddr, TcpListener};
 use std::path::{Path, PathBuf};
 
+/// Chooses the file of a worker's model: its own, or a verified copy in RAM.
+pub trait Models {
+    /// The file that a start would load. `None`: the worker has no model.
+    fn file(&self, worker: &Worker) -> Option<PathBuf>;
+}
+
 /// The host that workers are compared with.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct Host<'a> {
     /// Its devices.
     pub inventory: &'a Inventory,
@@ -27,6 +33,8 @@ pub struct Host<'a> {
     pub packhouse: &'a Path,
     /// Ports below this one are for those with privileges only.
     pub first_free_port: u16,
+    /// Which file is whose model.
+    pub models: &'a dyn Models,
 }
 
 /// What a worker was found to be on this host.
@@ -36,6 +44,8 @@ pub struct Found {
     pub program: PathBuf,
     /// Its devices, in the order of the file.
     pub devices: Vec<Device>,
+    /// The file of its model.
+    pub model: Option<PathBuf>,
 }
 
 /// One problem of a worker with this host.
@@ -153,7 +163,23 @@ pub fn host_problems(fleet: &Fleet, host: &Host<'_>) -> Vec<Problem> {
         }
         earlier.push((worker, devices));
     }
-    problems
+    merged(problems)
+}
+
+/// One problem in place of equal ones, for the workers of all.
+fn merged(problems: Vec<Problem>) -> Vec<Problem> {
+    let mut merged: Vec<Problem> = Vec::new();
+    for problem in problems {
+        let key = |problem: &Problem| (problem.what.to_string(), problem.blocks.commands);
+        match merged.iter_mut().find(|other| key(other) == key(&problem)) {
+            Some(other) => {
+                let workers = other.blocks.workers.clone();
+                other.blocks.workers = workers.and(problem.blocks.workers);
+            }
+            None => merged.push(problem),
+        }
+    }
+    merged
 }
 
 /// Looks for what a worker needs. Problems that block rendering leave nothing found.
@@ -165,7 +191,9 @@ pub fn look(worker: &Worker, host: &Host<'_>) -> (Option<Found>, Vec<Problem>) {
         problems.push(Problem { what, blocks });
     };
     let program = program(worker, host.environment);
-    let program = program.map_err(|what| note(Commands::RenderAndStart, what)).ok();
+    let program = program
+        .map_err(|what| note(Commands::RenderAndStart, what))
+        .ok();
     let mut devices = Vec::new();
     for spec in &worker.devices {
         match host.inventory.find(spec) {
@@ -178,10 +206,11 @@ pub fn look(worker: &Worker, host: &Host<'_>) -> (Option<Found>, Vec<Problem>) {
     {
         note(Commands::Start, file("program", program, why));
     }
-    if let Some(model) = &worker.model
-        && let Err(why) = usable(&model.path, Kind::Model)
+    let model = host.models.file(worker);
+    if let Some(model) = &model
+        && let Err(why) = usable(model, Kind::Model)
     {
-        note(Commands::Start, file("model", &model.path, why));
+        note(Commands::Start, file("model", model, why));
     }
     if let Err(why) = usable(&worker.working_folder, Kind::Folder) {
         let what = file("working folder", &worker.working_folder, why);
@@ -196,10 +225,13 @@ pub fn look(worker: &Worker, host: &Host<'_>) -> (Option<Found>, Vec<Problem>) {
         note(Commands::Start, Lack::Address { host, why });
     }
     let is_whole = devices.len() == worker.devices.len();
-    let found = program.filter(|_| is_whole).map(|program| Found { program, devices });
+    let found = program.filter(|_| is_whole).map(|program| Found {
+        program,
+        devices,
+        model,
+    });
     if let Some(found) = &found {
-        let model = worker.model.as_ref().map(|model| model.path.as_path());
-        match found.render(worker, host, model) {
+        match found.render(worker, host) {
             Ok(rendered) if worker.packs && !has_store(&rendered) => {
                 note(Commands::Start, Lack::NoStore);
             }
@@ -211,18 +243,13 @@ pub fn look(worker: &Worker, host: &Host<'_>) -> (Option<Found>, Vec<Problem>) {
 }
 
 impl Found {
-    /// Renders the worker with a model's file: the fleet file's own, or its copy in RAM.
-    pub fn render(
-        &self,
-        worker: &Worker,
-        host: &Host<'_>,
-        model: Option<&Path>,
-    ) -> Result<Rendered, RenderError> {
+    /// Renders the worker.
+    pub fn render(&self, worker: &Worker, host: &Host<'_>) -> Result<Rendered, RenderError> {
         let given = Given {
             devices: &self.devices,
             all: &host.inventory.devices,
             program: &self.program,
-            model,
+            model: self.model.as_deref(),
             environment: host.environment,
             packhouse: host.packhouse,
         };
@@ -279,12 +306,7 @@ fn file(what: &'static str, path: &Path, why: FileFault) -> Lack {
 }
 
 /// Devices of one worker that another has too, under another name or as a part.
-fn shared(
-    worker: &Worker,
-    devices: &[Device],
-    other: &Worker,
-    theirs: &[Device],
-) -> Vec<Problem> {
+fn shared(worker: &Worker, devices: &[Device], other: &Worker, theirs: &[Device]) -> Vec<Problem> {
     let mut problems = Vec::new();
     for device in devices {
         // The same name twice is a mistake of the file already.
@@ -308,7 +330,12 @@ fn shared(
 }
 
 fn is_shared(left: &Device, right: &Device) -> bool {
-    let cores = |device: &Device| device.cores.clone().filter(|_| device.vendor == Vendor::Cpu);
+    let cores = |device: &Device| {
+        device
+            .cores
+            .clone()
+            .filter(|_| device.vendor == Vendor::Cpu)
+    };
     if let (Some(left), Some(right)) = (cores(left), cores(right)) {
         return left.intersects(&right);
     }
