@@ -24,6 +24,7 @@ mod synthetic;
 mod template;
 mod twins;
 mod values;
+mod workers;
 
 use engine_tests::report::{self, Load};
 use engine_tests::server::Completion;

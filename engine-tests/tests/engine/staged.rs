@@ -7,7 +7,7 @@ use std::fs;
 use std::path::PathBuf;
 
 /// Runs a command of ours and answers what it said.
-fn packhouse(sandbox: &Sandbox, words: &[&str]) -> String {
+pub(crate) fn packhouse(sandbox: &Sandbox, words: &[&str]) -> String {
     let (mut command, _) = sandbox.command(&places::packhouse(), Mode::Stock);
     let output = command.args(words).output();
     let output = output.expect("packhouse can be started");

@@ -24,4 +24,6 @@ mod stage;
 mod stop_at;
 mod store;
 mod usage;
+mod worker_kills;
+mod worker_world;
 mod writers;

@@ -11,8 +11,10 @@
    Exit: the command's code; 128 + its signal; 125 when this program itself failed.
 
    What counts: calls that change files, folders, locks, other processes or their own fate. Writes
-   to the streams 1 and 2 and to sockets don't: nobody decides by them. A call is stopped at its
-   entry and never made, so K walks through every state that a killed process can leave. */
+   to the streams 1 and 2 don't, as nobody decides by them; sends count for keeper and gate, who
+   speak with each other over a socket, and not for commands, who ask a server as often as it takes
+   to be ready. A call is stopped at its entry and never made, so K walks through every state that a
+   killed process can leave. */
 
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -155,6 +157,7 @@ static const char *counts(pid_t pid, const struct ptrace_syscall_info *info, con
         if (is_stream_or_socket(pid, args[0])) return NULL;
         *detail = file_of(pid, args[0]);
         return "write";
+    case SYS_sendto: return strcmp(wanted, "command") ? "sendto" : NULL;
     case SYS_openat:
         if (!(args[2] & O_CREAT) && (args[2] & O_TMPFILE) != O_TMPFILE) return NULL;
         *detail = text_at(pid, args[1]);

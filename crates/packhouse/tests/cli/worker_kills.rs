@@ -1,0 +1,267 @@
+//! Start and stop, with a process of ours killed just before each of its state-changing calls: the
+//! command, the keeper, the gate, or all of them at once.
+//!
+//! Whatever the kill left, the next command explains it, and the one after resolves it: the worker
+//! is ready exactly once, or everything is gone. Nothing runs that no record names, nothing has to
+//! be cleaned up by hand, and a stranger's server of the same program lives through all of it.
+
+use crate::stop_at::{self, Plan, Role, Stopped};
+use crate::worker_world::{Part, World, wait_until, worker_words};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// What follows a kill.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Then {
+    Start,
+    Stop,
+}
+
+const BOTH: [Then; 2] = [Then::Start, Then::Stop];
+
+/// More calls than any command makes here; a walk that gets there does not end.
+const CALLS_MAX: usize = 400;
+
+/// Walks k from 1 until nothing was left to kill, a few at once as most of it is waiting. Answers
+/// how many were killed.
+fn every_k(kill_at: impl Fn(usize) -> bool + Sync) -> usize {
+    let (next, killed) = (AtomicUsize::new(1), AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                while kill_at(next.fetch_add(1, Ordering::Relaxed)) {
+                    killed.fetch_add(1, Ordering::Relaxed);
+                    assert!(next.load(Ordering::Relaxed) < CALLS_MAX, "no end");
+                }
+            });
+        }
+    });
+    killed.into_inner()
+}
+
+/// A start in a world of its own, killed at k, then what follows. Answers whether it was killed.
+fn start_killed(k: usize, role: Role, all: bool, then: Then) -> bool {
+    let world = World::new(k, &[]);
+    let plan = Plan {
+        role,
+        k,
+        attached: &[],
+        all,
+    };
+    let words = worker_words(&["start", "--execute"]);
+    let stopped = stop_at::run(world.sandbox(), &words, plan);
+    let why = story("start", k, role, &stopped);
+    must_have_answered(&world, role, all, &stopped, &why);
+    must_be_explained(&world, &why);
+    match then {
+        Then::Start => must_start(&world, &why),
+        Then::Stop => must_stop(&world, &why),
+    }
+    stopped.killed
+}
+
+/// A worker that is ready, and a stop of it that is killed at k, then what follows.
+fn stop_killed(k: usize, role: Role, then: Then) -> bool {
+    let world = World::new(k, &[]);
+    world.done(&["start", "--execute"], "before a stop");
+    let running = world.running().into_iter();
+    let keepers: Vec<u32> = running
+        .filter(|running| running.part == Part::Keeper)
+        .map(|running| running.pid)
+        .collect();
+    let plan = Plan {
+        role,
+        k,
+        attached: if role == Role::Keep { &keepers } else { &[] },
+        all: false,
+    };
+    let words = worker_words(&["stop", "--execute"]);
+    let stopped = stop_at::run(world.sandbox(), &words, plan);
+    let why = story("stop", k, role, &stopped);
+    must_have_answered(&world, role, false, &stopped, &why);
+    must_be_explained(&world, &why);
+    if then == Then::Start && world.status(&why)["state"] == "stopping" {
+        // A stop that was cut short is ended by a stop, and a start says so.
+        let output = world.worker(&["start", "--execute"]);
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(3), "{why}: {errors}");
+        assert!(errors.contains("worker stop"), "{why}: {errors}");
+        must_stop(&world, &why);
+    }
+    match then {
+        Then::Start => must_start(&world, &why),
+        Then::Stop => must_stop(&world, &why),
+    }
+    stopped.killed
+}
+
+fn story(command: &str, k: usize, role: Role, stopped: &Stopped) -> String {
+    let last = stopped.calls.last().map(|call| (&call.name, &call.detail));
+    let killed = if stopped.killed {
+        "killed"
+    } else {
+        "not killed"
+    };
+    format!("{command}, {role:?} {killed} at {k}: {last:?}")
+}
+
+/// A command whose keeper or gate was killed answers by itself: yes, or not executed with a cause.
+fn must_have_answered(world: &World, role: Role, all: bool, stopped: &Stopped, why: &str) {
+    let code = stopped.output.status.code();
+    if role == Role::Command || all {
+        let expected = if stopped.killed { 137 } else { 0 };
+        assert_eq!(
+            code,
+            Some(expected),
+            "{why}: {:?}\n{}",
+            stopped.output,
+            world.files()
+        );
+        return;
+    }
+    let errors = String::from_utf8_lossy(&stopped.output.stderr);
+    match code {
+        Some(0) => {}
+        Some(1 | 3) => assert!(errors.contains("error: "), "{why}: {errors}"),
+        _ => panic!("{why}: {code:?}: {errors}"),
+    }
+}
+
+/// `status` has a word for it, and no engine runs that is not on record.
+fn must_be_explained(world: &World, why: &str) {
+    let seen = world.status(why);
+    let state = seen["state"].as_str().unwrap_or_default();
+    assert_ne!(state, "unverifiable", "{why}: {seen}\n{}", world.files());
+    for pid in world.servers() {
+        let launched = world.record("launched.json").unwrap_or_default();
+        assert_eq!(
+            launched["worker"]["pid"],
+            pid,
+            "{why}: {seen}\n{}",
+            world.files()
+        );
+    }
+}
+
+/// A start makes it ready, or says that it is already; one engine runs, and a stop ends it.
+fn must_start(world: &World, why: &str) {
+    let output = world.worker(&["start", "--execute"]);
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    let seen = world.status(why);
+    assert_eq!(
+        seen["state"],
+        "ready",
+        "{why}: {seen}\n{errors}{}",
+        world.files()
+    );
+    // A worker that lives is not started again.
+    let is_fine = output.status.code() == Some(0) || errors.contains("already");
+    assert!(is_fine, "{why}: {output:?}");
+    let launched = world.record("launched.json").unwrap_or_default();
+    let servers = world.servers();
+    assert_eq!(servers.len(), 1, "{why}: {:?}", world.running());
+    assert_eq!(launched["worker"]["pid"], servers[0], "{why}: {launched}");
+    must_stop(world, why);
+}
+
+/// A stop leaves nothing, and its word for that is one of an end.
+fn must_stop(world: &World, why: &str) {
+    world.done(&["stop", "--execute"], why);
+    world.must_be_over(why);
+    let seen = world.status(why);
+    let state = seen["state"].as_str().unwrap_or_default();
+    let is_over = ["absent", "exited", "stale"].contains(&state);
+    assert!(is_over, "{why}: {seen}\n{}", world.files());
+}
+
+/// A server of the same program that nobody here started.
+struct Stranger {
+    world: World,
+    child: Child,
+}
+
+impl Stranger {
+    fn new() -> Self {
+        let world = World::new(0, &[]);
+        let child = Command::new("python3")
+            .arg(concat!(
+                env!("CARGO_MANIFEST_DIR"),
+                "/tests/cli/worker_server.py"
+            ))
+            .args(["--port", &world.port().to_string(), "--starts"])
+            .arg(world.path("starts"))
+            .stdin(Stdio::null())
+            .spawn()
+            .expect("because the tests need python3");
+        wait_until("the stranger's start", || world.path("starts").exists());
+        Self { world, child }
+    }
+
+    fn must_live(mut self) {
+        let ended = self.child.try_wait().expect("because it is our child");
+        assert_eq!(ended, None, "the stranger was ended");
+        assert_eq!(self.world.servers().len(), 1);
+        self.child.kill().expect("because it lives");
+        self.child.wait().expect("because it is our child");
+    }
+}
+
+/// Walks with a stranger beside, and says how long the walk was.
+fn walk(least: usize, kill_at: impl Fn(usize) -> bool + Sync) {
+    let stranger = Stranger::new();
+    let killed = every_k(kill_at);
+    assert!(killed >= least, "only {killed} calls were walked");
+    stranger.must_live();
+}
+
+#[test]
+fn a_start_killed_anywhere_is_resumed_by_the_next_start() {
+    walk(20, |k| start_killed(k, Role::Command, false, Then::Start));
+}
+
+#[test]
+fn a_start_killed_anywhere_is_undone_by_a_stop() {
+    walk(20, |k| start_killed(k, Role::Command, false, Then::Stop));
+}
+
+#[test]
+fn a_keeper_killed_anywhere_in_a_start_leaves_what_start_and_stop_resolve() {
+    walk(10, |k| {
+        BOTH.map(|then| start_killed(k, Role::Keep, false, then))
+            .contains(&true)
+    });
+}
+
+#[test]
+fn a_gate_killed_anywhere_leaves_what_start_and_stop_resolve() {
+    walk(3, |k| {
+        BOTH.map(|then| start_killed(k, Role::Gate, false, then))
+            .contains(&true)
+    });
+}
+
+#[test]
+fn command_and_keeper_killed_together_leave_what_start_and_stop_resolve() {
+    for role in [Role::Keep, Role::Gate] {
+        walk(3, |k| {
+            BOTH.map(|then| start_killed(k, role, true, then))
+                .contains(&true)
+        });
+    }
+}
+
+#[test]
+fn a_stop_killed_anywhere_is_ended_by_the_next_stop_and_names_it_to_a_start() {
+    walk(5, |k| {
+        BOTH.map(|then| stop_killed(k, Role::Command, then))
+            .contains(&true)
+    });
+}
+
+#[test]
+fn a_keeper_killed_anywhere_in_a_stop_hinders_neither_stop_nor_start() {
+    walk(3, |k| {
+        BOTH.map(|then| stop_killed(k, Role::Keep, then))
+            .contains(&true)
+    });
+}

@@ -1,0 +1,315 @@
+//! A fleet of one worker whose engine is `worker_server.py`, in a home of its own. Whatever runs in
+//! it names the sandbox's folder in its arguments or environment, so all of it is found and ended.
+
+use crate::sandbox::Sandbox;
+use serde_json::Value;
+use std::fmt::Write as _;
+use std::fs;
+use std::net::{Ipv4Addr, TcpListener};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+/// How long anything may take on a busy machine before the test fails.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A home with a fleet file in it. Dropping it ends everything that runs there.
+pub(crate) struct World {
+    sandbox: Sandbox,
+    port: u16,
+}
+
+/// A process of the world.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Running {
+    /// Its pid, which was its at that moment.
+    pub(crate) pid: u32,
+    /// What it is.
+    pub(crate) part: Part,
+}
+
+/// What a process of the world is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// `packhouse keep`.
+    Keeper,
+    /// `packhouse gate`, before it becomes the engine.
+    Gate,
+    /// The engine.
+    Server,
+    /// Anything else, as what the engine left behind.
+    Other,
+}
+
+impl World {
+    /// A worker on a core, whose engine gets these words of `worker_server.py`.
+    pub(crate) fn new(core: usize, words: &[&str]) -> Self {
+        let world = Self {
+            sandbox: Sandbox::new(),
+            port: free_port(),
+        };
+        world.write_fleet(core, words, "plain");
+        world
+    }
+
+    /// Writes the fleet file again.
+    pub(crate) fn write_fleet(&self, core: usize, words: &[&str], backend: &str) {
+        let mut command = vec![python().to_owned(), "-I".to_owned(), "-S".to_owned()];
+        command.push(format!(
+            "{}/tests/cli/worker_server.py",
+            env!("CARGO_MANIFEST_DIR")
+        ));
+        let starts = self.path("starts");
+        let fixed = ["--host", "{host}", "--port", "{port}", "--starts"];
+        command.extend(fixed.map(str::to_owned));
+        command.push(
+            starts
+                .to_str()
+                .expect("because it is plain text")
+                .to_owned(),
+        );
+        command.extend(words.iter().map(|word| (*word).to_owned()));
+        let command = serde_json::to_string(&command).expect("because it is text");
+        let mut text =
+            format!("schema = \"packhouse/fleet/1\"\nname = \"home\"\nbackend = \"{backend}\"\n");
+        write!(text, "[engine]\ncommand = {command}\npacks = false\n").unwrap();
+        text.push_str("[common]\nready_timeout_s = 30\n");
+        text.push_str("stop_timeouts_s = { interrupt = 5, terminate = 5, kill = 5 }\n");
+        let core = core % std::thread::available_parallelism().map_or(1, usize::from);
+        let port = self.port;
+        write!(
+            text,
+            "[[worker]]\nname = \"w0\"\nrole = \"test\"\ndevice = \"cpu:{core}\"\nport = {port}\n"
+        )
+        .unwrap();
+        fs::write(self.path("fleet.toml"), text).unwrap();
+    }
+
+    /// A path inside.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.sandbox.path(name)
+    }
+
+    /// The sandbox that it is.
+    pub(crate) fn sandbox(&self) -> &Sandbox {
+        &self.sandbox
+    }
+
+    /// The port that the worker is for.
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Runs `packhouse worker` with words and the fleet file.
+    pub(crate) fn worker(&self, words: &[&str]) -> Output {
+        self.sandbox
+            .command(&worker_words(words))
+            .output()
+            .expect("because it was built")
+    }
+
+    /// The same, which must succeed.
+    pub(crate) fn done(&self, words: &[&str], why: &str) -> String {
+        let output = self.worker(words);
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        let code = output.status.code();
+        assert_eq!(
+            code,
+            Some(0),
+            "{why}: {words:?}\n{said}{errors}{}",
+            self.files()
+        );
+        said
+    }
+
+    /// What `worker status --json` says of the worker.
+    pub(crate) fn status(&self, why: &str) -> Value {
+        let output = self.worker(&["status", "--json"]);
+        let said = String::from_utf8_lossy(&output.stdout);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        let code = output.status.code();
+        assert!(
+            matches!(code, Some(0 | 1)),
+            "{why}: {code:?}\n{said}{errors}"
+        );
+        let all: Value = serde_json::from_str(&said).expect("because --json says one document");
+        assert_eq!(
+            all["workers"].as_array().map(Vec::len),
+            Some(1),
+            "{why}: {all}"
+        );
+        all["workers"][0].clone()
+    }
+
+    /// Every live process of the world, but those that this test runs itself.
+    pub(crate) fn running(&self) -> Vec<Running> {
+        let needle = self.sandbox.path("");
+        let needle = needle.as_os_str().as_bytes();
+        let needle = needle.strip_suffix(b"/").unwrap_or(needle);
+        let names = fs::read_dir("/proc").expect("because this is Linux");
+        let pids = names
+            .flatten()
+            .filter_map(|name| name.file_name().to_str()?.parse().ok());
+        let own = std::process::id();
+        let mut found: Vec<Running> = pids
+            .filter(|pid| *pid != own)
+            .filter_map(|pid| running(pid, needle))
+            .collect();
+        found.sort_by_key(|running| running.pid);
+        found
+    }
+
+    /// The engines that run, by pid.
+    pub(crate) fn servers(&self) -> Vec<u32> {
+        let running = self.running().into_iter();
+        running
+            .filter(|running| running.part == Part::Server)
+            .map(|running| running.pid)
+            .collect()
+    }
+
+    /// The newest run's record of that name, if it is there.
+    pub(crate) fn record(&self, name: &str) -> Option<Value> {
+        let runs = self.path("home/.local/state/packhouse/fleets/home/w0/runs");
+        let mut numbers: Vec<PathBuf> = fs::read_dir(runs)
+            .ok()?
+            .flatten()
+            .map(|entry| entry.path())
+            .filter(|path| {
+                let name = path.file_name().and_then(|name| name.to_str());
+                name.is_some_and(|name| name.len() == 6 && name.parse::<u32>().is_ok())
+            })
+            .collect();
+        numbers.sort();
+        let text = fs::read_to_string(numbers.pop()?.join(name)).ok()?;
+        Some(serde_json::from_str(&text).unwrap_or_else(|error| panic!("{name}: {error}: {text}")))
+    }
+
+    /// Nothing runs any more, and the port can be bound.
+    pub(crate) fn must_be_over(&self, why: &str) {
+        assert_eq!(self.running(), [], "{why}: {}", self.files());
+        TcpListener::bind((Ipv4Addr::LOCALHOST, self.port)).unwrap_or_else(|error| {
+            panic!("{why}: port {}: {error}", self.port);
+        });
+    }
+
+    /// All files of the state folder with their text, for messages.
+    pub(crate) fn files(&self) -> String {
+        let mut text = String::new();
+        let mut folders = vec![self.path("home/.local/state/packhouse/fleets")];
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+                let path = entry.path();
+                if path.is_dir() {
+                    folders.push(path);
+                    continue;
+                }
+                let content = fs::read_to_string(&path).unwrap_or_default();
+                writeln!(text, "--- {}\n{content}", path.display()).unwrap();
+            }
+        }
+        text
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        // A keeper that is killed may have started something meanwhile.
+        let start = Instant::now();
+        while start.elapsed() < PATIENCE {
+            let running = self.running();
+            if running.is_empty() {
+                return;
+            }
+            for running in running {
+                kill(running.pid, "-KILL");
+            }
+        }
+    }
+}
+
+/// The words of a command on the world's fleet.
+pub(crate) fn worker_words<'a>(words: &[&'a str]) -> Vec<&'a str> {
+    let mut all = vec!["worker"];
+    all.extend(words);
+    all.extend(["--config", "fleet.toml"]);
+    all
+}
+
+/// Waits until it is so.
+pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < PATIENCE, "never came: {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Sends a signal to a process of the test's own world.
+pub(crate) fn kill(pid: u32, signal: &str) {
+    // It may be gone already.
+    let _ = Command::new("kill")
+        .args([signal, &pid.to_string()])
+        .stderr(Stdio::null())
+        .status();
+}
+
+/// Whether a process lives and is no zombie.
+pub(crate) fn lives(pid: u32) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| {
+        !stat
+            .rsplit(')')
+            .next()
+            .is_some_and(|rest| rest.starts_with(" Z"))
+    })
+}
+
+fn running(pid: u32, needle: &[u8]) -> Option<Running> {
+    let contains = |bytes: &[u8]| bytes.windows(needle.len()).any(|window| window == needle);
+    // Both are empty for a zombie, and unreadable for what is gone.
+    let words = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+    let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    if !lives(pid) || !(contains(&words) || contains(&environment)) {
+        return None;
+    }
+    let mut all = words.split(|byte| *byte == 0);
+    let first = all.nth(1).unwrap_or_default();
+    let part = match first {
+        b"keep" => Part::Keeper,
+        b"gate" => Part::Gate,
+        _ if words
+            .windows(19)
+            .any(|window| window == b"/worker_server.py\0-") =>
+        {
+            Part::Server
+        }
+        _ => Part::Other,
+    };
+    Some(Running { pid, part })
+}
+
+/// The interpreter itself, as what is found on PATH may be a script that finds it.
+fn python() -> &'static str {
+    static PATH: OnceLock<String> = OnceLock::new();
+    PATH.get_or_init(|| {
+        let output = Command::new("python3")
+            .args([
+                "-c",
+                "import os, sys; print(os.path.realpath(sys.executable))",
+            ])
+            .output()
+            .expect("because the tests need python3");
+        let text = String::from_utf8(output.stdout).expect("because a path here is text");
+        text.trim().to_owned()
+    })
+}
+
+/// A port of the loopback interface that was free a moment ago.
+fn free_port() -> u16 {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("because there is one");
+    let address = listener.local_addr().expect("because it is bound");
+    address.port()
+}
