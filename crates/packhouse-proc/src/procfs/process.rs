@@ -145,6 +145,9 @@ impl Process {
 
     /// The environment with which its program was started; what it set itself since is not in it.
     pub fn environment(&self) -> Result<Vec<(OsString, OsString)>, Unreadable> {
+        if self.is_kernel_thread {
+            return Err(Unreadable::NoProgram);
+        }
         for _ in 0..EXEC_TRIES {
             let bytes = self.read("environ")?;
             // It reads as empty until an exec is over. A command is never empty after one.
