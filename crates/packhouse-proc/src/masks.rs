@@ -77,6 +77,23 @@ pub fn covers(view: &View<'_>, device: &Device, all: &[Device]) -> Covers {
     either(by_vendor, vulkan(view))
 }
 
+/// How many cards of a vendor a process can see at most; `None`: its masks set no bound.
+pub fn at_most(view: &View<'_>, vendor: Vendor) -> Option<usize> {
+    let value = |name| variable(view.environment, name);
+    let masks = match vendor {
+        Vendor::Nvidia => vec![parse::cuda(value(CUDA_MASK))],
+        Vendor::Amd => vec![parse::rocr(value(ROCR_MASK)), parse::hip(value(HIP_MASK))],
+        Vendor::Intel => vec![parse::level_zero(value(ZE_MASK))],
+        Vendor::Cpu | Vendor::Other => Vec::new(),
+    };
+    let count = |mask: &Mask| match mask {
+        Mask::All | Mask::NotUnderstood(_) => None,
+        Mask::Nothing => Some(0),
+        Mask::Some(selectors) => Some(selectors.len()),
+    };
+    masks.iter().filter_map(count).min()
+}
+
 pub(crate) const CUDA_MASK: &str = "CUDA_VISIBLE_DEVICES";
 pub(crate) const CUDA_ORDER: &str = "CUDA_DEVICE_ORDER";
 pub(crate) const ROCR_MASK: &str = "ROCR_VISIBLE_DEVICES";
