@@ -22,7 +22,7 @@ pub struct Reading {
 }
 
 /// Reads devices; tests bring their own.
-pub trait Readings {
+pub trait Readings: Sync {
     /// Reads each device once, in the order given.
     fn read(&self, ids: &[DeviceId]) -> Vec<Reading>;
 }
@@ -30,7 +30,7 @@ pub trait Readings {
 /// Reads devices of this host.
 pub struct HostReadings<'a> {
     /// How vendors' tools are asked.
-    pub tools: &'a dyn Tools,
+    pub tools: &'a (dyn Tools + Sync),
     /// Where the kernel's file systems are.
     pub roots: &'a Roots,
 }

@@ -39,7 +39,7 @@ pub struct Scene<'a> {
     /// Devices.
     pub readings: &'a dyn Readings,
     /// The host's available memory, for people.
-    pub available_bytes: &'a dyn Fn() -> Option<u64>,
+    pub available_bytes: &'a (dyn Fn() -> Option<u64> + Sync),
 }
 
 /// How long things are waited for.

@@ -48,12 +48,16 @@ mod verify;
 mod watch;
 mod worker;
 mod worker_devices;
+mod worker_launch;
 mod worker_logs;
+mod worker_order;
 mod worker_render;
+mod worker_scope;
 mod worker_start;
 mod worker_status;
 mod worker_stop;
 mod worker_validate;
+mod worker_wait;
 mod worker_words;
 
 use answer::Answer;

@@ -38,18 +38,10 @@ pub(crate) fn whole_environment() -> Vec<(OsString, OsString)> {
 impl Places {
     /// Finds both folders. Errors name the variables that are unset or relative.
     pub(crate) fn find(lookup: Lookup<'_>) -> Result<Self, Failure> {
-        let under = |own: Option<&str>, xdg: &str, home: &str| {
-            let given = own.and_then(lookup).map(PathBuf::from);
-            let xdg = absolute(lookup(xdg)).map(|folder| folder.join("packhouse"));
-            let home = absolute(lookup("HOME")).map(|folder| folder.join(home));
-            given.or(xdg).or(home)
-        };
-        let store = under(
-            Some("PACKHOUSE_STORE"),
-            "XDG_CACHE_HOME",
-            ".cache/packhouse",
-        )
-        .ok_or_else(|| {
+        let given = lookup("PACKHOUSE_STORE").map(PathBuf::from);
+        let xdg = || absolute(lookup("XDG_CACHE_HOME")).map(|folder| folder.join("packhouse"));
+        let home = || absolute(lookup("HOME")).map(|home| home.join(".cache/packhouse"));
+        let store = given.or_else(xdg).or_else(home).ok_or_else(|| {
             Failure::new("no folder for the store", "PACKHOUSE_STORE is unset")
                 .cause("XDG_CACHE_HOME and HOME are unset too, or no absolute paths")
                 .hint("export PACKHOUSE_STORE=/var/cache/packhouse")
@@ -61,14 +53,21 @@ impl Places {
                     .hint("export PACKHOUSE_STORE=\"$PWD/store\""),
             );
         }
-        // There is no variable of ours for the state: it is private to the user, like their home.
-        let state = under(None, "XDG_STATE_HOME", ".local/state/packhouse").ok_or_else(|| {
-            Failure::new("no folder for private state", "XDG_STATE_HOME is unset")
-                .cause("HOME is unset too, or no absolute path")
-                .hint("export XDG_STATE_HOME=/var/lib/packhouse")
-        })?;
+        let state = state(lookup)?;
         Ok(Self { store, state })
     }
+}
+
+/// The folder of private state. There is no variable of ours for it: it is private to the user, like
+/// their home.
+pub(crate) fn state(lookup: Lookup<'_>) -> Result<PathBuf, Failure> {
+    let xdg = absolute(lookup("XDG_STATE_HOME")).map(|folder| folder.join("packhouse"));
+    let home = || absolute(lookup("HOME")).map(|home| home.join(".local/state/packhouse"));
+    xdg.or_else(home).ok_or_else(|| {
+        Failure::new("no folder for private state", "XDG_STATE_HOME is unset")
+            .cause("HOME is unset too, or no absolute path")
+            .hint("export XDG_STATE_HOME=/var/lib/packhouse")
+    })
 }
 
 /// The folder of head-tile images: as given, else of the environment, else in the user's cache.

@@ -1,11 +1,360 @@
 //! `worker status`: what became of each worker.
 
-use crate::answer::Answer;
+use crate::answer::{Answer, Column, table};
 use crate::failure::Failure;
 use crate::places::Lookup;
+use crate::worker_scope::{Scope, procfs};
 use crate::worker_words::FleetArgs;
+use packhouse_base::shown::Shown;
+use packhouse_proc::fleet::WorkerName;
+use packhouse_proc::group::{Doubt, Member, Unproven};
+use packhouse_proc::procfs::Procfs;
+use packhouse_proc::ready::health::{Health, ask};
+use packhouse_proc::records::LoadedContent;
+use packhouse_proc::runs::RunsError;
+use packhouse_proc::state::observe::{Listening, Observed, Place, observe};
+use packhouse_proc::state::{HealthSeen, PortSeen, State};
+use serde_json::{Value, json};
+use std::cell::RefCell;
+use std::time::Duration;
 
-/// Answers the command.
-pub(crate) fn status(_args: &FleetArgs, _lookup: Lookup<'_>) -> Result<Answer, Failure> {
-    Err(Failure::new("not there yet", "worker status"))
+/// Answers the command. A worker that can't be looked at is in the answer and says why.
+pub(crate) fn status(args: &FleetArgs, lookup: Lookup<'_>) -> Result<Answer, Failure> {
+    let scope = Scope::find(args, lookup)?;
+    let procfs = procfs()?;
+    let rows: Vec<Row> = scope
+        .names
+        .iter()
+        .map(|name| Row::look(&scope, &procfs, name))
+        .collect();
+    let file = scope.file.as_ref();
+    Ok(Answer::done(
+        text(&rows),
+        json!({
+            "file": file.map(|file| file.path.display().to_string()),
+            "fleet": scope.fleet,
+            "workers": rows.iter().map(Row::document).collect::<Vec<_>>(),
+        }),
+    ))
 }
+
+/// What is told of one worker.
+struct Row {
+    name: String,
+    in_file: bool,
+    place: Option<Place>,
+    role: Option<String>,
+    seen: Result<Observed, RunsError>,
+    health: Option<Health>,
+    processes: Vec<(String, Member)>,
+    listening: Vec<(Listening, String)>,
+}
+
+impl Row {
+    fn look(scope: &Scope, procfs: &Procfs, name: &WorkerName) -> Self {
+        let worker = scope.declared(name);
+        let declared = scope.file.iter().flat_map(|file| &file.reading.declared);
+        let place = worker.map(|worker| Place {
+            host: worker.host,
+            port: worker.port,
+            health_path: worker.health_path.clone(),
+        });
+        let health = RefCell::new(None);
+        let ask_health = |place: &Place| {
+            let answer = ask(place.host, place.port, &place.health_path, HEALTH_TIMEOUT);
+            let seen = match &answer {
+                Health::Good => HealthSeen::Good,
+                Health::Loading | Health::Bad { .. } => HealthSeen::Bad,
+                Health::Refused | Health::Silent { .. } => HealthSeen::Silent,
+            };
+            health.replace(Some(answer));
+            seen
+        };
+        let seen = scope
+            .runs(name)
+            .map(|runs| observe(procfs, runs.as_ref(), place.as_ref(), &ask_health));
+        let own = seen.as_ref().ok();
+        let order = own.and_then(|seen| seen.records.order.as_ref());
+        Self {
+            name: name.to_string(),
+            in_file: declared.into_iter().any(|declared| declared == name),
+            place: order
+                .map(packhouse_proc::state::observe::place_of)
+                .or(place),
+            role: order
+                .map(|order| order.role.clone())
+                .or_else(|| worker?.role.clone())
+                .filter(|role| !role.is_empty()),
+            processes: own.map(processes).unwrap_or_default(),
+            listening: own.map(|seen| strangers(procfs, seen)).unwrap_or_default(),
+            health: health.into_inner(),
+            seen,
+        }
+    }
+
+    fn cells(&self) -> Vec<String> {
+        let address = self.place.as_ref();
+        let address = address.map(|place| format!("{}:{}", place.host, place.port));
+        let dash = || "-".to_owned();
+        let Ok(seen) = &self.seen else {
+            let state = State::Unverifiable.to_string();
+            let why = "its records can't be read".to_owned();
+            let address = address.unwrap_or_else(dash);
+            return vec![
+                self.name.clone(),
+                state,
+                dash(),
+                address,
+                dash(),
+                dash(),
+                why,
+            ];
+        };
+        vec![
+            self.name.clone(),
+            seen.verdict.state.to_string(),
+            main_pid(seen).map_or_else(dash, |pid| pid.to_string()),
+            address.unwrap_or_else(dash),
+            devices(seen).unwrap_or_else(dash),
+            engine(seen).map_or_else(dash, |(_, digest)| short(&digest)),
+            seen.verdict.reason.sentence().to_owned(),
+        ]
+    }
+
+    /// What a table has no room for, one line each.
+    fn notes(&self) -> Vec<String> {
+        let seen = match &self.seen {
+            Ok(seen) => seen,
+            Err(error) => return vec![format!("{}: {error}", self.name)],
+        };
+        let mut notes = Vec::new();
+        if !self.in_file {
+            notes.push("not in the fleet file that was read, if any was".to_owned());
+        }
+        if let Some(health) = self
+            .health
+            .as_ref()
+            .filter(|health| **health != Health::Good)
+        {
+            notes.push(health.to_string());
+        }
+        notes.extend(self.listening.iter().map(|(listening, who)| {
+            let address = listening.listener.address;
+            format!("{address} is held by {who}")
+        }));
+        let others = self.processes.iter().filter(|(part, _)| part == "other");
+        notes.extend(others.map(|(_, member)| {
+            format!("also of this run: pid {} ({})", member.key.pid, member.name)
+        }));
+        let members = seen.members.iter();
+        let unproven = members.flat_map(|members| &members.unproven);
+        notes.extend(unproven.map(doubtful));
+        notes.extend(seen.faults.iter().cloned());
+        let name = &self.name;
+        notes
+            .into_iter()
+            .map(|note| format!("{name}: {note}"))
+            .collect()
+    }
+
+    fn document(&self) -> Value {
+        let place = self.place.as_ref();
+        let mut document = json!({
+            "worker": self.name,
+            "in_file": self.in_file,
+            "role": self.role,
+            "host": place.map(|place| place.host.to_string()),
+            "port": place.map(|place| place.port),
+            "health": self.health.as_ref().map(ToString::to_string),
+            "processes": self.processes.iter().map(process).collect::<Vec<_>>(),
+            "port_held_by": self.listening.iter().map(|(_, who)| who).collect::<Vec<_>>(),
+        });
+        let own = match &self.seen {
+            Ok(seen) => observed(seen),
+            Err(error) => json!({
+                "state": State::Unverifiable.word(),
+                "reason": "record_unreadable",
+                "why": error.to_string(),
+                "faults": [error.to_string()],
+            }),
+        };
+        merge(&mut document, own);
+        document
+    }
+}
+
+/// What was observed, as a document.
+fn observed(seen: &Observed) -> Value {
+    let records = &seen.records;
+    let order = records.order.as_ref();
+    let members = seen.members.iter();
+    let unproven = members.flat_map(|members| &members.unproven);
+    json!({
+        "state": seen.verdict.state.word(),
+        "shown": seen.verdict.state.to_string(),
+        "reason": seen.verdict.reason.word(),
+        "why": seen.verdict.reason.sentence(),
+        "run": seen.number,
+        "run_id": order.map(|order| order.run.to_string()),
+        "ordered_wall_ns": order.map(|order| order.at.wall_ns),
+        "pid": main_pid(seen),
+        "port_state": port_word(seen.snapshot.port),
+        "exit": records.exit.as_ref().map(|exit| exit.outcome.to_string()),
+        "is_stop_begun": records.stop.is_some(),
+        "is_released": records.released.is_some(),
+        "ready_after_ns": records.identity.as_ref().and_then(|found| found.ready_after_ns),
+        "devices": order.map(|order| {
+            let devices = order.devices.iter();
+            let devices = devices.map(|device| json!({"id": device.id, "name": device.name}));
+            devices.collect::<Vec<_>>()
+        }),
+        "engine": engine(seen).map(|(path, sha256)| json!({"path": path, "sha256": sha256})),
+        "libraries": records.identity.as_ref().map(|identity| identity.libraries.len()),
+        "model": order.and_then(|order| order.model.as_ref()).map(|model| json!({
+            "path": model.path.to_string_lossy(),
+            "ram_copy": model.ram_copy,
+            "sha256": model.sha256.map(|digest| digest.to_string()),
+        })),
+        "unproven": unproven.map(doubtful).collect::<Vec<_>>(),
+        "faults": seen.faults,
+    })
+}
+
+fn merge(target: &mut Value, source: Value) {
+    if let (Value::Object(target), Value::Object(source)) = (target, source) {
+        target.extend(source);
+    }
+}
+
+fn text(rows: &[Row]) -> String {
+    let mut cells = vec![HEAD.map(str::to_owned).to_vec()];
+    cells.extend(rows.iter().map(Row::cells));
+    let mut text = table(&COLUMNS, &cells);
+    for note in rows.iter().flat_map(Row::notes) {
+        text += &format!("{}\n", Shown(&note));
+    }
+    text
+}
+
+/// The engine's pid, while it lives.
+fn main_pid(seen: &Observed) -> Option<u32> {
+    use packhouse_proc::state::ProcessSeen;
+    let launched = seen.records.launched.as_ref()?;
+    (seen.snapshot.main == ProcessSeen::Alive).then_some(launched.worker.pid)
+}
+
+fn devices(seen: &Observed) -> Option<String> {
+    let order = seen.records.order.as_ref()?;
+    let ids: Vec<&str> = order
+        .devices
+        .iter()
+        .map(|device| device.id.as_str())
+        .collect();
+    (!ids.is_empty()).then(|| ids.join(" "))
+}
+
+/// Path and SHA-256 of the engine's program, as its process had it.
+fn engine(seen: &Observed) -> Option<(String, String)> {
+    let executable = &seen.records.identity.as_ref()?.executable;
+    match &executable.content {
+        LoadedContent::Hashed { sha256, .. } => Some((
+            executable.path.to_string_lossy().into_owned(),
+            sha256.to_string(),
+        )),
+        LoadedContent::Unknown { .. } => None,
+    }
+}
+
+/// The run's processes with what each is to it.
+fn processes(seen: &Observed) -> Vec<(String, Member)> {
+    let Some(members) = &seen.members else {
+        return Vec::new();
+    };
+    let main = seen
+        .records
+        .launched
+        .as_ref()
+        .map(|launched| launched.worker);
+    let keeper = members.keeper.iter();
+    let keeper = keeper.map(|member| ("keeper".to_owned(), member.clone()));
+    let ours = members.ours.iter().map(|member| {
+        let part = if Some(member.key) == main {
+            "engine"
+        } else {
+            "other"
+        };
+        (part.to_owned(), member.clone())
+    });
+    keeper.chain(ours).collect()
+}
+
+fn process((part, member): &(String, Member)) -> Value {
+    json!({"part": part, "pid": member.key.pid, "name": member.name})
+}
+
+/// Who else has the worker's port, in words.
+fn strangers(procfs: &Procfs, seen: &Observed) -> Vec<(Listening, String)> {
+    let others = seen.listening.iter().filter(|listening| !listening.is_ours);
+    others
+        .map(|listening| {
+            let owners = listening
+                .owners
+                .iter()
+                .map(|owner| match procfs.process(owner.pid) {
+                    Ok(Some(process)) if process.key == *owner => {
+                        format!("pid {} ({})", owner.pid, process.name)
+                    }
+                    Ok(Some(_) | None) | Err(_) => format!("pid {}", owner.pid),
+                });
+            let owners = owners.collect::<Vec<_>>().join(", ");
+            let who = if owners.is_empty() {
+                format!(
+                    "a process that can't be seen, of uid {}",
+                    listening.listener.uid
+                )
+            } else {
+                owners
+            };
+            (listening.clone(), who)
+        })
+        .collect()
+}
+
+/// A process that is left alone, in words.
+pub(crate) fn doubtful(unproven: &Unproven) -> String {
+    let why = match unproven.why {
+        Doubt::MainPid => "has the engine's old pid",
+        Doubt::KeeperPid => "has the keeper's old pid",
+        Doubt::SessionNumber => "is in a session of the engine's number, whose leader has ended",
+    };
+    let (pid, name) = (unproven.key.pid, &unproven.name);
+    format!("pid {pid} ({name}) {why}: not proven to be the worker's, left alone")
+}
+
+fn port_word(port: PortSeen) -> &'static str {
+    match port {
+        PortSeen::Free => "free",
+        PortSeen::Ours => "ours",
+        PortSeen::Other => "other",
+        PortSeen::Unattributed => "unattributed",
+        PortSeen::Unknown => "unknown",
+    }
+}
+
+fn short(digest: &str) -> String {
+    digest.chars().take(12).collect()
+}
+
+const HEALTH_TIMEOUT: Duration = Duration::from_secs(2);
+const HEAD: [&str; 7] = [
+    "worker", "state", "pid", "address", "device", "engine", "why",
+];
+const COLUMNS: [Column; 7] = [
+    Column::Left,
+    Column::Left,
+    Column::Right,
+    Column::Left,
+    Column::Left,
+    Column::Left,
+    Column::Left,
+];

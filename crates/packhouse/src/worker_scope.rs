@@ -1,0 +1,98 @@
+//! Which workers a command is about that works from records: those that starts recorded, and those
+//! of the fleet file where that can be read.
+
+use crate::failure::Failure;
+use crate::fleets::{self, FleetFile};
+use crate::places::{self, Lookup};
+use crate::worker_words::FleetArgs;
+use packhouse_proc::fleet::{Worker, WorkerName};
+use packhouse_proc::procfs::Procfs;
+use packhouse_proc::runs::{Runs, RunsError};
+use packhouse_sys::real::RealFs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The workers of one fleet that a command is about.
+pub(crate) struct Scope {
+    /// The fleet's name.
+    pub(crate) fleet: String,
+    /// Its file, where it was read.
+    pub(crate) file: Option<FleetFile>,
+    /// The workers, those of the file first and in its order.
+    pub(crate) names: Vec<WorkerName>,
+    state: PathBuf,
+}
+
+impl Scope {
+    /// Finds the workers that are asked for. No more of a fleet file is needed than its name, and
+    /// with `--fleet` no file.
+    pub(crate) fn find(args: &FleetArgs, lookup: Lookup<'_>) -> Result<Self, Failure> {
+        let state = places::state(lookup)?;
+        let chosen = fleets::choose(args, lookup).map_err(|failure| recorded(failure, &state))?;
+        let fleet = chosen.name.as_str().to_owned();
+        let mut names = match &chosen.file {
+            Some(file) => file.reading.declared.clone(),
+            None => Vec::new(),
+        };
+        let started =
+            Runs::workers(&RealFs, &state, &fleet).map_err(|error| unreadable(&state, &error))?;
+        for name in started {
+            if let Ok(name) = WorkerName::parse(&name)
+                && !names.contains(&name)
+            {
+                names.push(name);
+            }
+        }
+        if names.is_empty() {
+            return Err(match &chosen.file {
+                Some(file) => file.without_workers(),
+                None => recorded(
+                    Failure::usage("no start of this fleet is recorded", &fleet)
+                        .hint("packhouse worker status"),
+                    &state,
+                ),
+            });
+        }
+        Ok(Self {
+            names: fleets::among(&names, &args.worker)?,
+            fleet,
+            file: chosen.file,
+            state,
+        })
+    }
+
+    /// The runs of a worker; `None` when it was never started.
+    pub(crate) fn runs(&self, name: &WorkerName) -> Result<Option<Runs>, RunsError> {
+        Runs::open(Arc::new(RealFs), &self.state, &self.fleet, name.as_str())
+    }
+
+    /// What the fleet file says of a worker, where it says all.
+    pub(crate) fn declared(&self, name: &WorkerName) -> Option<&Worker> {
+        self.file.as_ref()?.worker(name).ok()
+    }
+}
+
+/// The processes of this host.
+pub(crate) fn procfs() -> Result<Procfs, Failure> {
+    let path = Path::new("/proc");
+    Procfs::new(path).map_err(|error| {
+        Failure::new("cannot read processes", path.display())
+            .because(&error)
+            .hint("mount | grep ' /proc '")
+    })
+}
+
+/// Adds which fleets have records: their names are what `--fleet` takes.
+fn recorded(failure: Failure, state: &Path) -> Failure {
+    match Runs::fleets(&RealFs, state) {
+        Ok(fleets) if fleets.is_empty() => failure.cause("no start of any fleet is recorded"),
+        Ok(fleets) => failure.cause(format!("starts are recorded of {}", fleets.join(", "))),
+        Err(error) => failure.because(&error),
+    }
+}
+
+fn unreadable(state: &Path, error: &RunsError) -> Failure {
+    Failure::new("cannot read what starts recorded", state.display())
+        .because(error)
+        .hint(format!("ls -la {}", crate::failure::quoted(state)))
+}
