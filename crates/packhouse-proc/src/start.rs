@@ -169,6 +169,30 @@ impl Launcher<'_> {
         Ok(Before::Free)
     }
 
+    /// What the newest run is to a start, without waiting for or writing anything.
+    pub fn look(&self, runs: &Runs) -> Result<Before, LaunchError> {
+        let Some(run) = runs.newest()? else {
+            return Ok(Before::Free);
+        };
+        let (order, number) = (run.order()?, run.number());
+        if order.at.boot != self.procfs.boot_id() {
+            return Ok(Before::Free);
+        }
+        if order.controller.pid_namespace != self.procfs.pid_namespace() {
+            return Err(LaunchError::OtherNamespace { number });
+        }
+        let launched: Option<Launched> = run.read()?;
+        match launched {
+            Some(launched) if self.procfs.presence(&launched.worker)? == Presence::Alive => {
+                return self.living(run, order, launched);
+            }
+            None if run.keeper_lives()? => return Err(LaunchError::Launching { number }),
+            Some(_) | None => {}
+        }
+        self.nothing_left(&run, &order)?;
+        Ok(Before::Free)
+    }
+
     /// Judges a run whose engine lives.
     fn living(&self, run: Run, order: Order, launched: Launched) -> Result<Before, LaunchError> {
         let number = run.number();
@@ -216,6 +240,12 @@ impl Launcher<'_> {
         let claim = run.claim(self.clock, keeper_ns)?;
         let _claim = claim.ok_or(LaunchError::Stopping { number })?;
         self.record_unseen(run, order)?;
+        self.nothing_left(run, order)
+    }
+
+    /// Errors with what lives of a run whose engine is gone.
+    fn nothing_left(&self, run: &Run, order: &Order) -> Result<(), LaunchError> {
+        let number = run.number();
         let launched: Option<Launched> = run.read()?;
         let left = members(self.procfs, &order.ownership(launched.as_ref()))?.ours;
         if left.is_empty() {

@@ -1,11 +1,184 @@
 //! `worker start`: starts workers and waits until they are ready.
 
 use crate::answer::Answer;
-use crate::failure::Failure;
+use crate::failure::{Exit, Failure};
+use crate::fleets::{self, Workplace};
 use crate::places::Lookup;
+use crate::worker_launch::{Desk, InFlight, Refused, Would};
+use crate::worker_wait::{self, Waited};
 use crate::worker_words::WorkerStartArgs;
+use packhouse_base::shown::Shown;
+use packhouse_proc::fleet::WorkerName;
+use packhouse_proc::logs::LogText;
+use packhouse_proc::ready::NotReady;
+use packhouse_proc::records::{Identity, Record as _};
+use packhouse_proc::runs::Run;
+use serde_json::{Value, json};
+use std::fmt::Write as _;
 
-/// Answers the command.
-pub(crate) fn start(_args: &WorkerStartArgs, _lookup: Lookup<'_>) -> Result<Answer, Failure> {
-    Err(Failure::new("not there yet", "worker start"))
+/// Answers the command. A worker that is refused does not stop the others.
+pub(crate) fn start(args: &WorkerStartArgs, lookup: Lookup<'_>) -> Result<Answer, Failure> {
+    let file = fleets::read(args.fleet.config.as_deref(), lookup)?;
+    let names = file.workers(&args.fleet)?;
+    if names.is_empty() {
+        return Err(file.without_workers());
+    }
+    let place = Workplace::look(lookup)?;
+    let desk = Desk::open(&file, &place, lookup, args.lock_timeout)?;
+    let begun = names
+        .iter()
+        .map(|name| desk.begin(name, args.execute))
+        .collect();
+    let ended = worker_wait::wait(&desk.procfs, &names, begun);
+    let mut report = Report::default();
+    for (name, ended) in names.iter().zip(ended) {
+        report.add(name, ended);
+    }
+    Ok(report.answer(args.execute))
 }
+
+#[derive(Default)]
+struct Report {
+    text: String,
+    workers: Vec<Value>,
+    is_refused: bool,
+    is_not_ready: bool,
+}
+
+impl Report {
+    fn add(&mut self, name: &WorkerName, waited: Waited) {
+        match waited {
+            Waited::Would(would) => self.would(name, &would),
+            Waited::Refused(refused) => self.refused(name, &refused),
+            Waited::Ended(flight, Ok(identity)) => self.ready(name, &flight, &identity),
+            Waited::Ended(flight, Err(why)) => self.not_ready(name, &flight, &why),
+        }
+    }
+
+    fn answer(mut self, execute: bool) -> Answer {
+        if !execute {
+            self.text += "Nothing was started: add --execute\n";
+        }
+        let exit = match (self.is_refused, self.is_not_ready) {
+            (true, _) => Exit::NotExecuted,
+            (false, true) => Exit::Negative,
+            (false, false) => Exit::Done,
+        };
+        Answer {
+            text: self.text,
+            json: json!({ "executed": execute, "workers": self.workers }),
+            exit,
+        }
+    }
+
+    fn would(&mut self, name: &WorkerName, would: &Would) {
+        match would.resumes {
+            Some(run) => self.line(&format!("{name}: would wait on for run {run}")),
+            None => {
+                let ids = would.devices.iter().map(|device| device.id.to_string());
+                let ids: Vec<String> = ids.collect();
+                self.line(&format!("{name}: would start on {}", ids.join(", ")));
+                for line in would.rendered.to_string().lines() {
+                    self.line(&format!("  {line}"));
+                }
+            }
+        }
+        self.notes(&would.notes);
+        self.workers.push(json!({
+            "worker": name.as_str(),
+            "outcome": "would_start",
+            "resumes": would.resumes,
+            "command": would.rendered.to_string(),
+            "notes": would.notes,
+        }));
+    }
+
+    fn refused(&mut self, name: &WorkerName, refused: &Refused) {
+        self.is_refused = true;
+        for reason in &refused.reasons {
+            self.line(&format!("{name}: refused: {reason}"));
+        }
+        let log = self.log(refused.run.as_ref());
+        self.notes(&refused.notes);
+        self.workers.push(json!({
+            "worker": name.as_str(),
+            "outcome": "refused",
+            "reasons": refused.reasons,
+            "notes": refused.notes,
+            "log": log,
+        }));
+    }
+
+    fn ready(&mut self, name: &WorkerName, flight: &InFlight, identity: &Identity) {
+        let after = identity.ready_after_ns;
+        let after = after.map_or_else(String::new, |ns| format!(" after {}", seconds(ns)));
+        self.line(&format!(
+            "{name}: ready{after}: pid {}, {}, run {}",
+            identity.worker.pid,
+            identity.listener.address,
+            flight.run.number(),
+        ));
+        self.notes(&flight.notes);
+        self.workers.push(json!({
+            "worker": name.as_str(),
+            "outcome": "ready",
+            "run": flight.run.number(),
+            "resumed": flight.resumed,
+            "identity": identity.to_value(),
+            "notes": flight.notes,
+        }));
+    }
+
+    fn not_ready(&mut self, name: &WorkerName, flight: &InFlight, why: &NotReady) {
+        self.is_not_ready = true;
+        self.line(&format!("{name}: not ready: {why}"));
+        let log = self.log(Some(&flight.run));
+        self.notes(&flight.notes);
+        self.workers.push(json!({
+            "worker": name.as_str(),
+            "outcome": "not_ready",
+            "run": flight.run.number(),
+            "reason": why.to_string(),
+            "notes": flight.notes,
+            "log": log,
+        }));
+    }
+
+    /// Shows the last lines that an engine wrote.
+    fn log(&mut self, run: Option<&Run>) -> Vec<String> {
+        let Some(run) = run else {
+            return Vec::new();
+        };
+        let text = match LogText::read(run, Some(LOG_LINES)) {
+            Ok(Some(log)) => log.text,
+            Ok(None) => Vec::new(),
+            Err(error) => error.to_string().into_bytes(),
+        };
+        let text = String::from_utf8_lossy(&text);
+        let lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        if lines.is_empty() {
+            self.line("  it wrote nothing");
+        }
+        for line in &lines {
+            self.line(&format!("  | {line}"));
+        }
+        lines
+    }
+
+    fn notes(&mut self, notes: &[String]) {
+        for note in notes {
+            self.line(&format!("  note: {note}"));
+        }
+    }
+
+    fn line(&mut self, line: &str) {
+        let _ = writeln!(self.text, "{}", Shown(line));
+    }
+}
+
+fn seconds(ns: u64) -> String {
+    format!("{}.{:02} s", ns / 1_000_000_000, ns / 10_000_000 % 100)
+}
+
+/// Lines of a log that are shown where a worker did not become ready.
+const LOG_LINES: usize = 20;

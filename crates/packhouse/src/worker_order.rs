@@ -1,0 +1,172 @@
+//! What `worker start` orders: the model and its digest, the devices as they are, the command and
+//! environment as text, and what is in the way of it.
+
+use crate::bar::Bar;
+use crate::model_source::file_digest;
+use crate::places::Lookup;
+use packhouse_base::digest::Digest;
+use packhouse_proc::devices::{Device, Inventory, Observation};
+use packhouse_proc::fleet::{self, Worker};
+use packhouse_proc::listeners::{conflicts, listeners, owners_of};
+use packhouse_proc::procfs::{Procfs, ProcfsError};
+use packhouse_proc::records::{Backend, OrderDevice, OrderModel, StopTimeouts};
+use packhouse_proc::render::Rendered;
+use packhouse_proc::systemd::{Manager, ManagerState};
+use packhouse_stage::models::AdmittedModel;
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::path::Path;
+
+/// Command and environment of a worker, as records hold them.
+pub(crate) struct Words {
+    pub(crate) command: Vec<String>,
+    pub(crate) environment: BTreeMap<String, String>,
+}
+
+/// Who will hold the keeper, or why it can't be who the fleet file wants.
+pub(crate) fn backend(wanted: fleet::Backend) -> Result<Backend, String> {
+    match wanted {
+        fleet::Backend::Plain => Ok(Backend::Plain),
+        fleet::Backend::Auto => match Manager::default().state() {
+            ManagerState::Answers { .. } => Ok(Backend::Systemd),
+            ManagerState::Silent { .. } => Ok(Backend::Plain),
+        },
+        fleet::Backend::Systemd => match Manager::default().state() {
+            ManagerState::Answers { .. } => Ok(Backend::Systemd),
+            ManagerState::Silent { why } => Err(format!(
+                "backend is systemd, and no user manager answers: {why}"
+            )),
+        },
+    }
+}
+
+/// The model that a worker is given, with its SHA-256: by the copy's receipt, or hashed. Errors
+/// where it is not what the fleet file says.
+pub(crate) fn model(
+    worker: &Worker,
+    path: &Path,
+    copy: Option<&AdmittedModel>,
+    lookup: Lookup<'_>,
+) -> Result<Option<OrderModel>, String> {
+    let Some(own) = &worker.model else {
+        return Ok(None);
+    };
+    if let Some(copy) = copy.filter(|copy| copy.path == path) {
+        return Ok(Some(OrderModel {
+            source: own.path.clone(),
+            path: copy.path.clone(),
+            ram_copy: true,
+            sha256: Some(copy.digest),
+            bytes: copy.bytes,
+        }));
+    }
+    let bar = Bar::new();
+    bar.start("hash", length(path));
+    let hashed = file_digest(path, lookup, &|bytes| bar.done(bytes), &|| false);
+    let hashed =
+        hashed.map_err(|failure| format!("{}: {}", failure.headline(), failure.reason()))?;
+    as_wanted(own.sha256, hashed.digest, path)?;
+    Ok(Some(OrderModel {
+        source: own.path.clone(),
+        path: path.to_owned(),
+        ram_copy: false,
+        sha256: Some(hashed.digest),
+        bytes: hashed.bytes,
+    }))
+}
+
+fn as_wanted(wanted: Option<Digest>, found: Digest, path: &Path) -> Result<(), String> {
+    match wanted {
+        Some(wanted) if wanted != found => Err(format!(
+            "model {} has SHA-256 {found}, and model_sha256 is {wanted}",
+            path.display()
+        )),
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// For the progress bar only.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a length to draw, nothing to judge by"
+)]
+fn length(path: &Path) -> u64 {
+    path.metadata().map_or(0, |metadata| metadata.len())
+}
+
+/// Command and environment as text. Errors name the word that is none.
+pub(crate) fn words(rendered: &Rendered) -> Result<Words, String> {
+    let text = |word: &OsStr, what: &str| {
+        let text = word.to_str().map(str::to_owned);
+        text.ok_or_else(|| format!("{what} is not UTF-8: {}", word.display()))
+    };
+    let command = rendered.command.iter();
+    let command: Result<_, String> = command
+        .map(|word| text(word, "a word of the command"))
+        .collect();
+    let environment = rendered.environment.iter();
+    let environment: Result<_, String> = environment
+        .map(|(name, value)| {
+            let name = text(name, "the name of a variable")?;
+            let value = text(value, &format!("the value of {name}"))?;
+            Ok((name, value))
+        })
+        .collect();
+    Ok(Words {
+        command: command?,
+        environment: environment?,
+    })
+}
+
+/// The devices as they are before the start.
+pub(crate) fn devices(devices: &[Device], fresh: &Inventory) -> Vec<OrderDevice> {
+    let devices = devices.iter();
+    devices
+        .map(|device| {
+            let now = fresh.devices.iter().find(|now| now.id == device.id);
+            let memory = now.map_or(&device.memory, |now| &now.memory);
+            OrderDevice {
+                id: device.id.to_string(),
+                name: device.name.clone(),
+                used_bytes: match memory {
+                    Observation::Known(memory) => Some(memory.used_bytes),
+                    Observation::Absent | Observation::Unknown { .. } => None,
+                },
+            }
+        })
+        .collect()
+}
+
+pub(crate) fn stop_timeouts(timeouts: fleet::StopTimeouts) -> StopTimeouts {
+    StopTimeouts {
+        interrupt_s: timeouts.interrupt_s,
+        terminate_s: timeouts.terminate_s,
+        kill_s: timeouts.kill_s,
+    }
+}
+
+/// Who is in the way of a worker's port, each in a line.
+pub(crate) fn port_taken(procfs: &Procfs, worker: &Worker) -> Result<Vec<String>, ProcfsError> {
+    let found = listeners(procfs)?;
+    let mut lines = Vec::new();
+    for listener in conflicts(&found, worker.host, worker.port) {
+        let owners = owners_of(procfs, listener.inode)?;
+        let mut names = Vec::new();
+        for key in &owners.known {
+            let process = procfs.process(key.pid).ok().flatten();
+            let name = process.filter(|process| process.key == *key);
+            let name = name.map_or_else(String::new, |process| format!(" ({})", process.name));
+            names.push(format!("pid {}{name}", key.pid));
+        }
+        if names.is_empty() {
+            names.push(format!("a process of user {}", listener.uid));
+        }
+        lines.push(format!(
+            "port {} is taken: {} listens on {}",
+            worker.port,
+            names.join(", "),
+            listener.address
+        ));
+    }
+    Ok(lines)
+}
