@@ -200,9 +200,9 @@ fn memory(lines: &BTreeMap<&str, &str>) -> Observation<u64> {
     Observation::Known(sum)
 }
 
-/// `vram0` of xe, `vram` of amdgpu, `local0` of i915. `total-cycles-rcs` is no region.
+/// `vram0` of xe, `vram` of amdgpu, `local0` and `stolen-local0` of i915. `total-cycles-rcs` is no region.
 fn is_on_card(region: &str) -> bool {
-    ["vram", "local"].iter().any(|prefix| {
+    ["vram", "local", "stolen-local"].iter().any(|prefix| {
         region
             .strip_prefix(prefix)
             .is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()))
@@ -235,4 +235,127 @@ fn engines(lines: &BTreeMap<&str, &str>) -> BTreeMap<String, u64> {
             Some((engine.to_owned(), digits.parse().ok()?))
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const XE: &str = include_str!("../../tests/data/intel/fdinfo-xe.txt");
+    const I915: &str = include_str!("../../tests/data/intel/fdinfo-i915.txt");
+    const AMDGPU: &str = include_str!("../../tests/data/amd/fdinfo-amdgpu.txt");
+    const AMDGPU_OLD: &str = include_str!("../../tests/data/amd/fdinfo-amdgpu-5.19.txt");
+    const MIB: u64 = 1 << 20;
+
+    fn only(text: &str) -> DrmClient {
+        let mut clients = drm_clients([text]);
+        assert_eq!(clients.len(), 1, "{text}");
+        clients.remove(0)
+    }
+
+    #[test]
+    fn each_drivers_client_has_its_memory_on_the_card() {
+        for (text, driver, card, id, bytes) in [
+            (XE, "xe", "0000:23:00.0", 3, 23992 << 10),
+            (I915, "i915", "0000:00:02.0", 42, 384 * MIB),
+            (AMDGPU, "amdgpu", "0000:84:00.0", 185, 60060 << 10),
+            (AMDGPU_OLD, "amdgpu", "0000:84:00.0", 7568, 512 * MIB),
+        ] {
+            let client = only(text);
+            assert_eq!(client.driver, driver);
+            assert_eq!(
+                client.pdev.map(|card| card.to_string()).as_deref(),
+                Some(card)
+            );
+            assert_eq!(client.client_id, Some(id), "{driver}");
+            assert_eq!(client.memory_bytes, Observation::Known(bytes), "{driver}");
+        }
+    }
+
+    #[test]
+    fn engines_are_told_in_ns_or_cycles_and_capacity_is_no_engine() {
+        let engines = only(XE).engines;
+        assert_eq!(engines.get("rcs"), Some(&28_257_900));
+        assert_eq!(engines.len(), 5, "{engines:?}");
+        let engines = only(I915).engines;
+        assert_eq!(engines.get("render"), Some(&9_876_543));
+        assert_eq!(engines.len(), 2, "{engines:?}");
+    }
+
+    #[test]
+    fn a_client_of_many_descriptors_is_one_client() {
+        assert_eq!(drm_clients([XE, XE, I915, XE]).len(), 2);
+        let other = XE.replace("drm-client-id:  3", "drm-client-id:  4");
+        assert_eq!(drm_clients([XE, &other]).len(), 2);
+        // Without an id nothing says that two are one.
+        let nameless = XE.replace("drm-client-id:  3\n", "");
+        assert_eq!(drm_clients([&*nameless, &*nameless]).len(), 2);
+    }
+
+    #[test]
+    fn files_that_are_no_card_are_no_clients() {
+        assert_eq!(
+            drm_clients(["", "pos:\t0\nflags:\t02\n", "eventfd-id: 2\n"]),
+            []
+        );
+    }
+
+    #[test]
+    fn memory_of_the_host_is_not_the_cards() {
+        let shared = "drm-driver: i915\ndrm-pdev: 0000:00:02.0\ndrm-total-system0: 64 MiB\n";
+        assert_eq!(only(shared).memory_bytes, Observation::Absent);
+    }
+
+    #[test]
+    fn a_size_that_is_not_understood_is_unknown() {
+        for wrong in ["4 pages", "-1", "", "KiB", "99999999999999999999 KiB"] {
+            let text = XE.replace(
+                "drm-resident-vram0:     23992 KiB",
+                &format!("drm-resident-vram0: {wrong}"),
+            );
+            assert_ne!(text, XE);
+            let memory = only(&text).memory_bytes;
+            let why = memory.why_unknown().expect("because it is no size");
+            assert!(why.contains("vram0") && why.contains(wrong), "{why}");
+        }
+    }
+
+    #[test]
+    fn a_card_is_summed_over_clients_once_and_over_processes_apart() {
+        let mut scan = DrmScan::default();
+        let other = XE.replace("drm-client-id:  3", "drm-client-id:  4");
+        // A child inherits its parent's descriptor; another process has its own.
+        for (pid, text) in [(10, XE), (11, XE), (12, other.as_str()), (12, I915)] {
+            scan.clients.push((pid, only(text)));
+        }
+        let card = "0000:23:00.0".parse().expect("because it is an address");
+        assert_eq!(scan.used_bytes(card), Observation::Known(2 * (23992 << 10)));
+        let seen: Vec<u32> = scan.seen(card).iter().map(|process| process.pid).collect();
+        assert_eq!(seen, [10, 11, 12]);
+        scan.unseen = 3;
+        assert!(
+            scan.used_bytes(card)
+                .why_unknown()
+                .expect("because 3 are hidden")
+                .contains('3')
+        );
+        assert!(scan.processes(card).why_unknown().is_some());
+        assert_eq!(scan.seen(card).len(), 3);
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_panics_and_none_loses_a_unit(
+            key in "(resident|total|memory)-(vram|local)[0-9]?",
+            number in 0u64..1 << 40,
+            unit in "( KiB| MiB|)",
+            noise in "[ -~\n]{0,200}",
+        ) {
+            let text = format!("drm-driver: xe\ndrm-{key}: {number}{unit}\n");
+            let shift = match unit.trim() { "KiB" => 10, "MiB" => 20, _ => 0 };
+            prop_assert_eq!(only(&text).memory_bytes, Observation::Known(number << shift));
+            drm_clients([noise.as_str(), text.as_str()]);
+        }
+    }
 }

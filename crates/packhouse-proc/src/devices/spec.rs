@@ -375,3 +375,96 @@ fn is_drm_node(text: &str) -> bool {
         .iter()
         .any(|prefix| text.strip_prefix(prefix).and_then(number).is_some())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const CARD: &str = "GPU-d37d23fd-04b3-66dc-dc9c-ef7f2a39b24c";
+
+    #[test]
+    fn each_form_is_parsed_and_shown_in_one_way() {
+        let card = CARD.to_lowercase();
+        let part = "nvidia:mig-D37D23FD-04b3-66dc-dc9c-ef7f2a39b24c";
+        let old = format!("nvidia:MIG-{CARD}/7/0");
+        for (text, shown) in [
+            ("cpu:8,0-3", "cpu:0-3,8"),
+            ("numa:1", "numa:1"),
+            (&*format!("nvidia:{card}"), &*format!("nvidia:{CARD}")),
+            (part, "nvidia:MIG-d37d23fd-04b3-66dc-dc9c-ef7f2a39b24c"),
+            (&*old, &*old),
+            ("pci:03:00.0", "pci:0000:03:00.0"),
+            (
+                "uuid:00000000-0000-0023-0000-0000e2238086",
+                "uuid:00000000-0000-0023-0000-0000e2238086",
+            ),
+            ("drm:renderD128", "drm:renderD128"),
+        ] {
+            let spec = DeviceSpec::parse(text).expect("because it names a device");
+            assert_eq!(spec.to_string(), shown);
+            assert_eq!(DeviceSpec::parse(shown), Ok(spec));
+        }
+    }
+
+    #[test]
+    fn an_ordinal_is_refused_as_one() {
+        for text in [
+            "0",
+            "0,1",
+            "gpu:0",
+            "cuda:1",
+            "nvidia:0",
+            "sycl:2",
+            "level_zero:0",
+        ] {
+            let error = DeviceSpec::parse(text).expect_err("because it is an ordinal");
+            assert!(
+                matches!(error, SpecError::Ordinal { .. }),
+                "{text}: {error}"
+            );
+            assert!(error.to_string().contains(&format!("{text:?}")), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_names_nothing_is_refused_with_its_text_and_reason() {
+        for (text, reason) in [
+            ("", "cpu:CORES"),
+            ("renderD128", "cpu:CORES"),
+            ("cpus:0", "cpu:CORES"),
+            ("cpu:", "no core"),
+            ("cpu:3-1", "3-1"),
+            ("cpu:x", "x"),
+            ("numa:", "number"),
+            ("numa:+1", "number"),
+            ("nvidia:", "nvidia-smi -L"),
+            ("nvidia:GPU-d37d23fd", "nvidia-smi -L"),
+            (
+                "nvidia:MIG-GPU-d37d23fd-04b3-66dc-dc9c-ef7f2a39b24c/7",
+                "nvidia-smi -L",
+            ),
+            ("pci:03:00", "0000:03:00.0"),
+            ("uuid:../..", "UUID"),
+            ("drm:renderD", "renderDN"),
+            ("drm:../card0", "renderDN"),
+        ] {
+            let error = DeviceSpec::parse(text).expect_err("because it names nothing");
+            let words = error.to_string();
+            assert!(
+                words.contains(reason) && words.contains(&format!("{text:?}")),
+                "{words}"
+            );
+            assert_eq!(error.blame(), Blame::Caller);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_parsed_is_shown_so_that_it_parses_again(text in "[a-zA-Z0-9:,._/-]{0,50}") {
+            if let Ok(spec) = DeviceSpec::parse(&text) {
+                prop_assert_eq!(DeviceSpec::parse(&spec.to_string()), Ok(spec));
+            }
+        }
+    }
+}
