@@ -235,6 +235,33 @@ fn a_refused_start_says_what_the_manager_said() {
     assert!(said.ends_with("already exists."), "{said}");
 }
 
+/// Starts UNIT with the words given, and then FILE, a unit in FOLDER. Both run FOLDER/keeper, which
+/// says in keeper.said how it was called; that is moved to keeper.run and keeper.file. Prints what
+/// the manager says of UNIT while it runs, and after it was stopped.
+const STEPS: &str = r#"
+folder=$1 unit=$2 file=$3
+shift 3
+wait_for_keeper() {
+  for _ in $(seq 500); do
+    [ -f "$folder/keeper.said" ] && break
+    sleep 0.02
+  done
+  mv "$folder/keeper.said" "$folder/$1"
+}
+systemd-run "$@" || exit 1
+wait_for_keeper keeper.run
+systemctl --user show --property=ActiveState,SubState -- "$unit"
+systemctl --user stop -- "$unit"
+echo stopped
+systemctl --user show --property=LoadState -- "$unit"
+systemctl --user --quiet link --runtime -- "$folder/$file" || exit 1
+systemctl --user start -- "$file" || exit 1
+wait_for_keeper keeper.file
+systemctl --user stop -- "$file"
+"#;
+
+const FILE_UNIT: &str = "packhouse-file.service";
+
 /// In a mount namespace of its own a user manager can be had wherever root runs the tests and
 /// systemd is installed. Its control groups lie below one that the script makes and removes.
 #[test]
@@ -249,24 +276,21 @@ fn a_real_manager_runs_the_keeper_with_the_words_it_was_given() {
     std::fs::set_permissions(&keeper, std::fs::Permissions::from_mode(0o755))
         .expect("because it is ours");
     let unit = unit(keeper.to_str().expect("because it is text"), NASTY);
-    let words = unit.start_words();
     // The rendered text is started too, as a file.
     std::fs::write(folder.path().join(FILE_UNIT), unit.text()).expect("because it is writable");
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/proc/user_manager.sh");
     let output = Command::new("unshare")
         .args(["--mount", "bash"])
-        .arg(&script)
+        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/proc/user_manager.sh"))
+        .arg(folder.path())
+        .args(["bash", "-c", STEPS, "steps"])
         .arg(folder.path())
         .args([unit.name().as_str(), FILE_UNIT])
-        .args(&words)
+        .args(unit.start_words())
         .output();
+    let is_root = rustix::process::geteuid().is_root();
     let said = match &output {
-        Ok(output) if output.status.code() == Some(0) => {
-            String::from_utf8_lossy(&output.stdout).into_owned()
-        }
-        Ok(output) if output.status.code() != Some(77) && is_root() => {
-            panic!("{output:?}")
-        }
+        Ok(output) if output.status.success() => String::from_utf8_lossy(&output.stdout),
+        Ok(output) if is_root && output.status.code() != Some(77) => panic!("{output:?}"),
         Ok(_) | Err(_) => {
             println!("NOT EXERCISED: no user manager of systemd can be started here");
             return;
@@ -291,10 +315,4 @@ fn a_real_manager_runs_the_keeper_with_the_words_it_was_given() {
         "{said}"
     );
     assert!(said.contains("stopped\nLoadState=not-found\n"), "{said}");
-}
-
-const FILE_UNIT: &str = "packhouse-file.service";
-
-fn is_root() -> bool {
-    rustix::process::geteuid().is_root()
 }
