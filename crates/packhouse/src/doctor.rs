@@ -6,6 +6,7 @@ use crate::glance;
 use crate::places::{Lookup, Places};
 use crate::run;
 use crate::staged::Listed;
+use crate::worker_devices;
 use packhouse_base::units;
 use packhouse_store::doctor::{Ability, DoctorReport};
 use packhouse_store::root::Store;
@@ -31,6 +32,7 @@ pub(crate) fn examine(store: Option<&Store>, lookup: Lookup<'_>) -> Result<Answe
         row("store", &places.store.display().to_string()),
         row("private state", &places.state.display().to_string()),
         row("stages", &staged.summary()),
+        row("devices", &worker_devices::summary(&worker_devices::look(lookup))),
     ];
     let Some(store) = store else {
         rows.push(row("sets", "no store yet"));
