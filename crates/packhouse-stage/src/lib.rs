@@ -28,8 +28,10 @@ mod name;
 mod receipts;
 mod room;
 mod root;
+mod settle;
 mod stage;
 mod staged;
+mod turn;
 mod validate;
 
 pub use collect::{

@@ -2,7 +2,9 @@
 //!
 //! - `key` names a model by its content; `receipts` and `source` are the records that a copy is
 //!   believed and found by; `entry` reads one copy;
-//! - `find` admits, by path or digest; `digests` remembers the SHA-256 of files that were hashed.
+//! - `find` admits, by path or digest; `digests` remembers the SHA-256 of files that were hashed;
+//! - `prepare` makes sure of a copy; `work`, `copy` and `temp` are its cold way;
+//! - `verify` hashes copies and brings them to memory; `collect` lists and removes them.
 //!
 //! Invariants:
 //! - a copy is visible when it is whole: one rename of its folder is the last step;
@@ -13,18 +15,30 @@
 //! Never: needs the source to admit a good copy; follows a symlink below the stage root.
 //! Format: `docs/format/model-copies.md`.
 
+mod collect;
+mod copy;
 mod digests;
 mod entry;
 mod find;
 mod key;
+mod prepare;
 mod receipts;
 mod source;
+mod temp;
+mod verify;
+mod work;
 
+pub use collect::{CollectedModels, DropError, ModelListing, collect, drop_model, list, strangers};
 pub use digests::{
     DigestsError, FILE_DIGEST_SCHEMA, FileDigest, FileDigestError, FileDigests, HowKnown, digest_of,
 };
 pub use entry::{CopyProblem, CopyRefusal};
 pub use find::{AdmittedFile, AdmittedModel, ModelMiss, ModelQuery, find, find_content, find_key};
 pub use key::ModelKey;
+pub use prepare::{
+    ModelEvent, ModelFiles, ModelOptions, ModelOutcome, ModelPrepareError, ModelWatcher,
+    PreparedModel, prepare,
+};
 pub use receipts::{FileReceipt, MODEL_SCHEMA, ModelReceipts, ModelReceiptsError};
 pub use source::{SOURCE_RECORD_SCHEMA, SourceFile, SourceRecord, SourceRecordError, SourceState};
+pub use verify::{ModelVerification, VerifiedFile, verify, warm};

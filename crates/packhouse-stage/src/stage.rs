@@ -17,17 +17,18 @@ use crate::collect::{remove, remove_tree};
 use crate::copy::{self, Copier, CopyError, rounded};
 use crate::name::{INDEX_NAME, MANIFEST_NAME, OBJECTS_NAME, RECEIPTS_NAME, StageName};
 use crate::receipts::{CopyReceipt, StageReceipts};
-use crate::room::{ROOM_OFFSET, Reservation, RoomError};
+use crate::room::{Reservation, RoomError};
 use crate::root::StageRoot;
+use crate::settle::wait_settled;
 use crate::staged::{FOLDER_MODE, StageMiss, StagedRefusal, StagedSet};
+use crate::turn::{Turn, take_turn, try_turn};
 use crate::validate::first_problem;
 use packhouse_base::Blame;
 use packhouse_base::digest::{Digest, ObjectDigest, SetKey};
 use packhouse_store::manifest::SetManifest;
 use packhouse_store::root::{Store, StoreId};
 use packhouse_store::set::SetMiss;
-use packhouse_store::state::{STAT_SETTLE_NS, settle_wait_ns};
-use packhouse_sys::fs::{Dir, File, FsError, LockKind};
+use packhouse_sys::fs::{Dir, File, FsError};
 use packhouse_sys::memory::MemoryRoom;
 use packhouse_sys::stat::{StatIdentity, Volume};
 use std::collections::BTreeMap;
@@ -215,7 +216,7 @@ pub fn stage(
     if let Standing::Good(staged, older) = standing(root, set, &manifest)? {
         // Whoever holds the lock removes them as well.
         if !older.is_empty()
-            && let Some(_held) = try_lock_set(root, set)?
+            && let Some(_held) = try_turn(root, &set.0)?
         {
             remove_all(root, older)?;
         }
@@ -310,44 +311,19 @@ fn describe(
     }
 }
 
-/// Waits for the set's lock in short steps, between which it asks whether to stop.
+/// Waits for the set's turn.
 fn lock_set(
     root: &StageRoot,
     set: SetKey,
     timeout_ns: u64,
     watcher: Watcher<'_>,
 ) -> Result<File, StageError> {
-    if let Some(held) = try_lock_set(root, set)? {
-        return Ok(held);
+    let waits = || (watcher.tell)(StageEvent::Waits);
+    match take_turn(root, &set.0, timeout_ns, &waits, watcher.cancel)? {
+        Turn::Had(held) => Ok(held),
+        Turn::TimedOut => Err(StageError::Busy { set, timeout_ns }),
+        Turn::Cancelled => Err(CopyError::Cancelled.into()),
     }
-    (watcher.tell)(StageEvent::Waits);
-    let file = root.lock_file()?;
-    let (clock, range) = (root.clock.as_ref(), (lock_offset(set), 1));
-    let deadline_ns = clock.steady_ns().saturating_add(timeout_ns);
-    loop {
-        if (watcher.cancel)() {
-            return Err(CopyError::Cancelled.into());
-        }
-        let left_ns = deadline_ns.saturating_sub(clock.steady_ns());
-        if file.lock_within(clock, LockKind::Exclusive, range, left_ns.min(LOCK_STEP_NS))? {
-            return Ok(file);
-        }
-        if left_ns == 0 {
-            return Err(StageError::Busy { set, timeout_ns });
-        }
-    }
-}
-
-fn try_lock_set(root: &StageRoot, set: SetKey) -> Result<Option<File>, FsError> {
-    let file = root.lock_file()?;
-    let held = file.try_lock(LockKind::Exclusive, lock_offset(set), 1)?;
-    Ok(held.then_some(file))
-}
-
-/// 62 bits of the key, above the room's byte and below the largest file offset.
-fn lock_offset(set: SetKey) -> u64 {
-    let first: [u8; 8] = std::array::from_fn(|index| set.as_bytes()[index]);
-    (u64::from_be_bytes(first) >> 2) + ROOM_OFFSET + 1
 }
 
 /// One cold staging, under the set's lock.
@@ -485,27 +461,10 @@ impl Stager<'_> {
         volume: &Volume,
         copies: &[(ObjectDigest, StatIdentity)],
     ) -> Result<(), StageError> {
-        let clock = self.root.clock.as_ref();
-        let wait_ns = || {
-            let now_ns = clock.wall_ns();
-            let waits = copies
-                .iter()
-                .filter_map(|(_, identity)| settle_wait_ns(identity, now_ns));
-            waits.max().unwrap_or(0)
-        };
-        let first_ns = wait_ns();
-        if first_ns > 2 * STAT_SETTLE_NS {
-            let behind_ns = first_ns - STAT_SETTLE_NS;
-            return Err(StageError::Clock { behind_ns });
-        }
-        if first_ns > 0 {
-            (self.watcher.tell)(StageEvent::Settle { wait_ns: first_ns });
-            clock.sleep_ns(first_ns);
-        }
-        let left_ns = wait_ns();
-        if left_ns > 0 {
-            return Err(StageError::Clock { behind_ns: left_ns });
-        }
+        let identities = copies.iter().map(|(_, identity)| identity);
+        let settles = |wait_ns| (self.watcher.tell)(StageEvent::Settle { wait_ns });
+        wait_settled(self.root.clock.as_ref(), identities, &settles)
+            .map_err(|behind_ns| StageError::Clock { behind_ns })?;
         for (object, identity) in copies {
             let (_, now) = objects.open_file(object.to_string())?.identity_on(volume)?;
             if let Some(field) = identity.difference(&now) {
@@ -579,7 +538,6 @@ impl StageError {
 pub const MIN_FREE_BYTES: u64 = 8 << 30;
 
 const WAIT_NS: u64 = 600_000_000_000;
-const LOCK_STEP_NS: u64 = 200_000_000;
 /// What one copy adds to receipts and index, roughly.
 const RECEIPT_BYTES: usize = 512;
 

@@ -84,6 +84,26 @@ impl ReadMap {
     }
 }
 
+/// Brings a range of a file to memory by mapping it for a moment; `offset` is a multiple of the page
+/// size. No byte is looked at. Errors as mmap and madvise do: `EINVAL` before Linux 5.14, `EFAULT`
+/// where the file does not reach.
+pub fn populate(file: BorrowedFd<'_>, offset: u64, bytes: usize) -> io::Result<()> {
+    if bytes == 0 {
+        return Ok(());
+    }
+    let (flags, read) = (MapFlags::SHARED, ProtFlags::READ);
+    // SAFETY: a fresh mapping at an address of the kernel's choice touches nothing else.
+    let start = unsafe { rustix::mm::mmap(ptr::null_mut(), bytes, read, flags, file, offset) }?;
+    let map = ReadMap {
+        mapping: Some((start.cast(), bytes)),
+    };
+    // SAFETY: the range was just mapped, and populating it changes no byte; a page that the file
+    // does not have is an error of the call and no signal.
+    let populated = unsafe { rustix::mm::madvise(start, bytes, Advice::LinuxPopulateRead) };
+    drop(map);
+    Ok(populated?)
+}
+
 impl std::ops::Deref for ReadMap {
     type Target = [u8];
 
@@ -135,6 +155,21 @@ mod tests {
         // SAFETY: as above.
         let error = unsafe { ReadMap::of_file(file.as_fd(), 5001) }.expect_err("because it ends");
         assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+    }
+
+    #[test]
+    fn a_range_is_brought_to_memory_and_one_that_the_file_lacks_is_an_error() {
+        let page = crate::map::page_bytes();
+        let file = file_of(&vec![9; 3 * page]);
+        for (offset, bytes) in [(0, 0), (0, 3 * page), (page, 1), (2 * page, page)] {
+            populate(file.as_fd(), offset as u64, bytes).expect("because the file reaches");
+        }
+        for (offset, bytes) in [(0, 4 * page), (3 * page, page), (1, page)] {
+            assert!(
+                populate(file.as_fd(), offset as u64, bytes).is_err(),
+                "{offset}"
+            );
+        }
     }
 
     #[test]

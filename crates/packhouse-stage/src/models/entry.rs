@@ -193,12 +193,6 @@ impl Entry {
             }
         })
     }
-
-    /// The first file that is not what its receipt says.
-    pub(crate) fn first_refusal(&self) -> Option<CopyRefusal> {
-        let files = self.receipts.files.iter();
-        files.filter_map(|receipt| self.file(receipt).err()).next()
-    }
 }
 
 impl CopyProblem {

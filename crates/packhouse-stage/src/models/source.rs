@@ -170,6 +170,16 @@ impl SourceRecord {
         }))
     }
 
+    /// Whether open files are what was copied, as far as stat can prove it.
+    pub(crate) fn is_of(&self, files: &[File]) -> Result<bool, FsError> {
+        for (file, was) in files.iter().zip(&self.files) {
+            if was.difference(&file.identity()?).is_some() || remote_kind(file)?.is_some() {
+                return Ok(false);
+            }
+        }
+        Ok(files.len() == self.files.len())
+    }
+
     /// Compares the source's files with what they were.
     pub fn compare(&self, files: &[SourceFile]) -> Result<SourceState, FsError> {
         if files.is_empty() {
@@ -251,10 +261,11 @@ pub(crate) fn read_record(
     read_named(root, record_name(path))
 }
 
+/// A record as found under its name.
+pub(crate) type FoundRecord = (Digest, Result<SourceRecord, SourceRecordError>);
+
 /// Reads every record, rising by name.
-pub(crate) fn read_all(
-    root: &StageRoot,
-) -> Result<Vec<(Digest, Result<SourceRecord, SourceRecordError>)>, FsError> {
+pub(crate) fn read_all(root: &StageRoot) -> Result<Vec<FoundRecord>, FsError> {
     let Some(dir) = sources_dir(root)? else {
         return Ok(Vec::new());
     };
@@ -353,7 +364,8 @@ fn read_named(root: &StageRoot, name: Digest) -> Result<Option<SourceRecord>, So
     }
 }
 
-fn record_name(path: &Path) -> Digest {
+/// What names the record of a path, and whose turn it is to work on it.
+pub(crate) fn record_name(path: &Path) -> Digest {
     let mut sequence = Sequence::new(PATH_TAG);
     sequence.bytes(path.as_os_str().as_encoded_bytes());
     sequence.finish()
