@@ -17,6 +17,7 @@ mod file;
 mod layer;
 mod nearest;
 mod rules;
+mod syntax;
 mod table;
 
 pub use host::host_problems;

@@ -4,6 +4,7 @@ use super::layer::{LAYER_KEYS, Layer, absolute, plain_name};
 use super::mistake::{Blocks, Commands, FormFault, Reach, Wrong};
 use super::name::{FleetName, WorkerName};
 use super::rules;
+use super::syntax::{self, Slip};
 use super::table::{Located, Notes, Table, position, wrong_type};
 use super::template::Template;
 use super::{Backend, FLEET_BYTES_MAX, Fleet, Program, Reading, Worker};
@@ -38,12 +39,11 @@ pub(super) fn read(bytes: &[u8]) -> Reading {
         let offset = error.valid_up_to();
         notes.add(offset, "", Wrong::NotUtf8 { offset }, all());
     }
-    let (document, errors) = DeTable::parse_recoverable(&text);
-    for error in errors {
-        let at = error.span().map_or(0, |span| span.start);
-        let message = error.message().replace('\n', " ");
+    let (sound, slips) = syntax::sound(&text);
+    for Slip { at, message } in slips {
         notes.add(at, "", Wrong::Syntax { message }, all());
     }
+    let (document, _) = DeTable::parse_recoverable(&sound);
     let top = Table::new("", document.get_ref(), 0, Reach::All);
     let mut reading = top_level(&top, &text, &mut notes);
     reading.mistakes = notes.finish(&text);
@@ -65,6 +65,8 @@ struct Engine {
     arguments: Vec<Located<Template>>,
     /// Where the command begins.
     at: usize,
+    /// Whether all words of the command could be read.
+    is_whole: bool,
     packs: bool,
     working_folder: PathBuf,
 }
@@ -198,10 +200,10 @@ fn engine(top: &Table<'_>, notes: &mut Notes) -> Engine {
         return engine;
     };
     engine.at = words.at;
-    let is_whole = is_whole(&words);
+    engine.is_whole = is_whole(&words);
     let mut words = words.value.into_iter();
-    match words.next().filter(|_| is_whole) {
-        None if is_whole => table.note(notes, engine.at, "command", Wrong::Empty),
+    match words.next().filter(|_| engine.is_whole) {
+        None if engine.is_whole => table.note(notes, engine.at, "command", Wrong::Empty),
         None => {}
         Some(first) => match program(&first.value) {
             Ok(program) => engine.program = Some(program),
@@ -347,7 +349,7 @@ fn draft(table: &Table<'_>, shared: &Shared<'_>, text: &str, notes: &mut Notes) 
         layer: &layer,
         arguments: &arguments,
         command_at: shared.engine.at,
-        has_program: shared.engine.program.is_some(),
+        is_whole: shared.engine.is_whole && (profile.is_some() || table.value("profile").is_none()),
     };
     whole.compare(&draft, notes);
     draft.worker = worker(&draft, &shared.engine, layer, &arguments, |worker| {

@@ -6,8 +6,10 @@ use super::mistake::{Blocks, Commands, Reach, Wrong};
 use super::table::{Located, Notes, Table, position};
 use super::template::{Placeholder, Template};
 use crate::devices::{Device, DeviceId, DeviceSpec, Observation, Vendor};
-use crate::masks::{VARIABLES, own};
+use crate::masks::parse::{self, Mask};
+use crate::masks::{VARIABLES, VULKAN_MASK, own};
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::net::IpAddr;
 
 /// A worker as far as it could be read.
@@ -27,7 +29,8 @@ pub(super) struct Whole<'w, 'f> {
     pub(super) layer: &'w Layer,
     pub(super) arguments: &'w [Located<Template>],
     pub(super) command_at: usize,
-    pub(super) has_program: bool,
+    /// Whether all layers that add arguments could be read.
+    pub(super) is_whole: bool,
 }
 
 impl Whole<'_, '_> {
@@ -49,7 +52,7 @@ impl Whole<'_, '_> {
 
     /// The engine must be told where to listen, and what to load where that is named.
     fn told(&self, notes: &mut Notes) {
-        if !self.has_program {
+        if !self.is_whole {
             return;
         }
         let mut must = vec![Placeholder::Host, Placeholder::Port];
@@ -111,7 +114,11 @@ impl Whole<'_, '_> {
             }
             let text = value.value.to_string();
             let users = BTreeMap::from([(name.clone(), text.clone())]);
-            if own::with_users(&made, &users, &devices, &host).is_err() {
+            // Vulkan's order is not known, but that a worker of cores has no card is.
+            let is_stray = devices.is_empty()
+                && name == VULKAN_MASK
+                && parse::ggml_vulkan(Some(OsStr::new(&text))) != Mask::Nothing;
+            if is_stray || own::with_users(&made, &users, &devices, &host).is_err() {
                 let what = Wrong::Mask {
                     value: text,
                     expected: made.get(name).cloned(),

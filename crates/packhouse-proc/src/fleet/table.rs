@@ -2,6 +2,7 @@
 
 use super::mistake::{Blocks, Commands, FormFault, Mistake, Reach, Wrong};
 use super::nearest::nearest;
+use std::ops::RangeInclusive;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -57,14 +58,18 @@ impl Notes {
         let is_syntax = |note: &&Note| matches!(note.what, Wrong::Syntax { .. });
         let broken: Vec<usize> = self.notes.iter().filter(is_syntax).map(|n| n.at).collect();
         let follows = |note: &Note| {
-            let line = line_of(text, note.at);
-            let is_near = broken.iter().any(|at| line.contains(at));
-            let seems_missing = matches!(
-                note.what,
-                Wrong::Missing | Wrong::NotTold(_) | Wrong::NoValue(_)
-            );
-            !matches!(note.what, Wrong::Syntax { .. })
-                && (is_near || (seems_missing && !broken.is_empty()))
+            let hides = |at: &usize| match &note.what {
+                Wrong::Syntax { .. } => false,
+                // What is missing may be on the broken line: a key in its section, and a table or
+                // a placeholder anywhere.
+                Wrong::Missing => {
+                    let is_table = matches!(note.key.as_str(), "engine" | "worker");
+                    is_table || section_of(text, note.at).contains(at)
+                }
+                Wrong::NotTold(_) | Wrong::NoValue(_) => true,
+                _ => line_of(text, note.at).contains(at),
+            };
+            broken.iter().any(hides)
         };
         let notes = self.notes.into_iter().filter(|note| !follows(note));
         let mistakes = notes.map(|note| {
@@ -347,10 +352,24 @@ pub(super) fn position(text: &str, offset: usize) -> (usize, usize) {
 }
 
 /// The offsets of the line that an offset is in, its end included.
-fn line_of(text: &str, offset: usize) -> std::ops::RangeInclusive<usize> {
+fn line_of(text: &str, offset: usize) -> RangeInclusive<usize> {
     let offset = offset.min(text.len());
     let bytes = text.as_bytes();
     let start = bytes[..offset].iter().rposition(|byte| *byte == b'\n');
     let end = bytes[offset..].iter().position(|byte| *byte == b'\n');
     start.map_or(0, |newline| newline + 1)..=end.map_or(text.len(), |end| offset + end)
+}
+
+/// The offsets from a table's beginning to the line before the next header.
+fn section_of(text: &str, offset: usize) -> RangeInclusive<usize> {
+    let first = line_of(text, offset);
+    let rest = text.get(first.end() + 1..).unwrap_or("");
+    let mut end = *first.end();
+    for line in rest.split_inclusive('\n') {
+        if line.trim_start().starts_with('[') {
+            break;
+        }
+        end += line.len();
+    }
+    *first.start()..=end
 }
