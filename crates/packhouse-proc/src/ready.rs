@@ -35,7 +35,12 @@ pub enum Progress {
         health: Health,
     },
     /// It serves.
-    Serving(ReadyListener),
+    Serving {
+        /// On which socket.
+        listener: ReadyListener,
+        /// When it answered.
+        at: Timestamp,
+    },
 }
 
 /// Why a worker is not ready, and will not be.
@@ -112,7 +117,7 @@ impl Waiting<'_> {
             let waited_ns = self.clock.steady_ns().saturating_sub(begun_ns);
             tell(&progress, waited_ns);
             let last = match progress {
-                Progress::Serving(listener) => return self.identify(listener),
+                Progress::Serving { listener, at } => return self.identify(listener, at),
                 Progress::Starting => "nobody listens on its port".to_owned(),
                 Progress::Loading { health } => health.to_string(),
             };
@@ -141,6 +146,7 @@ impl Waiting<'_> {
         if health != Health::Good {
             return Ok(Progress::Loading { health });
         }
+        let at = Timestamp::now(&self.procfs.boot_id(), self.clock);
         // The socket is looked at again after it answered: one that was replaced meanwhile has
         // another inode, and is judged by its own holders.
         let found = listeners(self.procfs)?;
@@ -151,10 +157,13 @@ impl Waiting<'_> {
         for listener in &there {
             self.own(listener)?;
         }
-        Ok(Progress::Serving(ReadyListener {
-            address: first.address.to_string(),
-            inode: first.inode,
-        }))
+        Ok(Progress::Serving {
+            listener: ReadyListener {
+                address: first.address.to_string(),
+                inode: first.inode,
+            },
+            at,
+        })
     }
 
     /// Proves that a socket is held by the worker's processes and by no others.
@@ -206,10 +215,10 @@ impl Waiting<'_> {
     }
 
     /// Hashes what runs and records it.
-    fn identify(&self, listener: ReadyListener) -> Result<Identity, NotReady> {
-        let boot = self.procfs.boot_id();
-        let ready_after_ns = self.order.at.elapsed_ns(&boot, self.clock);
-        let at = Timestamp::now(&boot, self.clock);
+    fn identify(&self, listener: ReadyListener, at: Timestamp) -> Result<Identity, NotReady> {
+        let is_same_boot = at.boot == self.order.at.boot;
+        let ready_after_ns =
+            is_same_boot.then(|| at.steady_ns.saturating_sub(self.order.at.steady_ns));
         let Some(process) = self.procfs.process(self.launched.worker.pid)? else {
             self.still_lives()?;
             return Err(NotReady::Ended {

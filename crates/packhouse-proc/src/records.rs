@@ -20,9 +20,7 @@ pub use exit::{LeftBehind, Outcome, RunExit};
 pub use identity::{Identity, LoadedContent, LoadedFile, ReadyListener};
 pub use launched::Launched;
 pub use order::{Backend, Order, OrderDevice, OrderModel, StopTimeouts};
-pub use released::{
-    EndedProcess, Released, ReleasedDevice, ReleasedMemory, ReleasedPort,
-};
+pub use released::{EndedProcess, Released, ReleasedDevice, ReleasedMemory, ReleasedPort};
 pub use stop::{Step, Stop, StopDevice, StopMember, StopStep};
 
 use crate::identity::BootId;
@@ -78,11 +76,6 @@ impl Timestamp {
             steady_ns: clock.steady_ns(),
             wall_ns: clock.wall_ns(),
         }
-    }
-
-    /// Nanoseconds since, by the steady clock; `None` in another boot.
-    pub fn elapsed_ns(&self, boot: &BootId, clock: &dyn Clock) -> Option<u64> {
-        (self.boot == *boot).then(|| clock.steady_ns().saturating_sub(self.steady_ns))
     }
 
     pub(crate) fn to_value(&self) -> Value {

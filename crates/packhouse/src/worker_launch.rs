@@ -9,8 +9,10 @@ use crate::{worker_devices, worker_order};
 use packhouse_proc::devices::{Device, Inventory, Vendor};
 use packhouse_proc::fleet::host::{Found, look};
 use packhouse_proc::fleet::{self, FleetCommand, Worker, WorkerName};
+use packhouse_proc::holders::{Context, Processes};
 use packhouse_proc::identity::RUN_ID_VARIABLE;
 use packhouse_proc::locks::{DeviceLocks, LockSite};
+use packhouse_proc::managed::managed;
 use packhouse_proc::procfs::Procfs;
 use packhouse_proc::records::{Backend, Launched, Order, OrderModel, Timestamp};
 use packhouse_proc::render::Rendered;
@@ -21,6 +23,7 @@ use packhouse_sys::clock::RealClock;
 use packhouse_sys::fs::Fs;
 use packhouse_sys::memory::available_bytes;
 use packhouse_sys::real::RealFs;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -320,12 +323,46 @@ impl<'a> Desk<'a> {
 
     /// What is in the way of a worker, or else what is worth knowing.
     fn free(&self, ready: &Ready<'_>, inventory: &Inventory) -> Result<Vec<String>, Refused> {
-        let reasons = worker_order::port_taken(&self.procfs, ready.worker)
-            .map_err(|error| error.to_string())?;
-        if reasons.is_empty() {
-            return Ok(Vec::new());
+        let name = ready.worker.name.as_str();
+        let managed = managed(&self.fs, &self.procfs, &self.state);
+        let managed = managed.map_err(|error| error.to_string())?;
+        let is_self = |fleet: &str, worker: &str| fleet == self.fleet_name() && worker == name;
+        let mut notes = Vec::new();
+        for worker in managed.unreadable {
+            let (fleet, name, why) = (worker.fleet, worker.worker, worker.why);
+            notes.push(format!(
+                "whether worker {name} of fleet {fleet} lives is unknown: {why}"
+            ));
         }
-        Err(reasons.into())
+        let others = managed.workers.into_iter();
+        let others: Vec<_> = others
+            .filter(|other| !is_self(&other.fleet, &other.worker))
+            .collect();
+        let own = self.procfs.own_key().map_err(|error| error.to_string())?;
+        let context = Context {
+            inventory,
+            managed: &others,
+            exclude: &BTreeSet::from([own]),
+        };
+        let mut reasons = worker_order::port_taken(&self.procfs, ready.worker)
+            .map_err(|error| error.to_string())?;
+        let seen = Processes::look(&self.procfs).map_err(|error| error.to_string())?;
+        for device in &ready.found.devices {
+            // A card as it is now: its vendor's list was asked for under the lock.
+            let now = inventory.devices.iter().find(|now| now.id == device.id);
+            let device = now.unwrap_or(device);
+            let found = seen.holders(device, &context);
+            let found = found.map_err(|error| error.to_string())?;
+            worker_order::say_holders(device, &found, &mut reasons, &mut notes);
+        }
+        if reasons.is_empty() {
+            return Ok(notes);
+        }
+        Err(Refused {
+            reasons,
+            run: None,
+            notes,
+        })
     }
 
     fn order(

@@ -5,8 +5,9 @@ use crate::bar::Bar;
 use crate::model_source::file_digest;
 use crate::places::Lookup;
 use packhouse_base::digest::Digest;
-use packhouse_proc::devices::{Device, Inventory, Observation};
+use packhouse_proc::devices::{Device, Inventory, Observation, Vendor};
 use packhouse_proc::fleet::{self, Worker};
+use packhouse_proc::holders::Holders;
 use packhouse_proc::listeners::{conflicts, listeners, owners_of};
 use packhouse_proc::procfs::{Procfs, ProcfsError};
 use packhouse_proc::records::{Backend, OrderDevice, OrderModel, StopTimeouts};
@@ -142,6 +143,30 @@ pub(crate) fn stop_timeouts(timeouts: fleet::StopTimeouts) -> StopTimeouts {
         interrupt_s: timeouts.interrupt_s,
         terminate_s: timeouts.terminate_s,
         kill_s: timeouts.kill_s,
+    }
+}
+
+/// Says who holds a device or may, and what else was seen of it.
+pub(crate) fn say_holders(
+    device: &Device,
+    found: &Holders,
+    reasons: &mut Vec<String>,
+    notes: &mut Vec<String>,
+) {
+    let id = &device.id;
+    for holder in &found.holding {
+        reasons.push(format!("{id} is held by {holder}"));
+    }
+    for holder in &found.may_hold {
+        reasons.push(format!("{id} may be held by {holder}"));
+    }
+    notes.extend(found.notes.iter().map(ToString::to_string));
+    for unknown in &found.unknown {
+        notes.push(format!("{}: unknown: {unknown}", device.id));
+    }
+    if found.unreadable_count > 0 && device.vendor != Vendor::Cpu {
+        let count = found.unreadable_count;
+        notes.push(format!("{count} processes can't be looked at in full"));
     }
 }
 

@@ -80,7 +80,7 @@ impl Board {
         let word = match progress {
             Progress::Starting => "starts",
             Progress::Loading { .. } => "loads",
-            Progress::Serving(_) => "serves, being hashed",
+            Progress::Serving { .. } => "serves, being hashed",
         };
         self.draw(index, format!("{word} {} s", waited_ns / 1_000_000_000));
     }
