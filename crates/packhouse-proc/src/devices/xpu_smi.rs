@@ -226,5 +226,5 @@ fn is_digit_but_zero(byte: u8) -> bool {
 fn bytes_of_mib(mib: f64) -> Option<u64> {
     const MIB: f64 = 1_048_576.0;
     const MIB_MAX: f64 = 1_099_511_627_776.0;
-    (mib >= 0.0 && mib <= MIB_MAX).then(|| (mib * MIB) as u64)
+    (0.0..=MIB_MAX).contains(&mib).then_some((mib * MIB) as u64)
 }

@@ -9,7 +9,8 @@ const CARD: &str = "pci:0000:84:00.0";
 
 #[test]
 fn the_driver_names_the_card_as_masks_do() {
-    let card = found(&Host::of(TREE).look(&NoTools), CARD);
+    let inventory = Host::of(TREE).look(&NoTools);
+    let card = found(&inventory, CARD);
     assert_eq!(card.vendor, Vendor::Amd);
     assert_eq!(card.name, "AMD Radeon AI PRO R9700");
     assert_eq!(card.uuid.as_deref(), Some("GPU-4fd3d0e445b9207e"));
@@ -20,7 +21,6 @@ fn the_driver_names_the_card_as_masks_do() {
             used_bytes: 8_059_322_368,
         })
     );
-    let inventory = Host::of(TREE).look(&NoTools);
     assert_eq!(found(&inventory, "uuid:GPU-4fd3d0e445b9207e"), card);
 }
 
