@@ -151,6 +151,8 @@ impl Keeper<'_> {
 
     /// Starts the gate, puts it on record, and lets it become the engine.
     fn launch<'a>(&'a self, run: &'a Run, order: &'a Order) -> Result<Kept<'a>, KeepError> {
+        // Only what lists of processes call it.
+        let _ = rustix::thread::set_name(c"packhouse-keep");
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
             .map_err(|source| call("cannot take in what an engine leaves behind", source))?;
         signal::catch_once().map_err(|error| call_io("cannot take signals", &error))?;
