@@ -197,11 +197,20 @@ impl Processes {
         context: &Context<'_>,
         found: &mut Found,
     ) -> Result<(), ProcfsError> {
-        for worker in context.managed.iter().filter(|worker| has(worker, device)) {
+        let devices = &context.inventory.devices;
+        for worker in context.managed {
+            if !has(worker, device, devices) {
+                continue;
+            }
             let how = || How::Managed {
                 fleet: worker.fleet.clone(),
                 worker: worker.worker.clone(),
             };
+            if worker.keys.is_empty() {
+                // It lives by its records, and which processes it has can't be told.
+                let name = "its processes can't be told";
+                found.stranger(0, name, how(), Weight::Holds);
+            }
             for key in &worker.keys {
                 if context.exclude.contains(key) {
                     continue;
@@ -263,7 +272,7 @@ impl Processes {
             Some(seen) => found.add(seen, how, weight),
             // A tool that listed itself and has ended since.
             None if context.exclude.iter().any(|key| key.pid == pid) => {}
-            None => found.stranger(pid, how, weight),
+            None => found.stranger(pid, NOT_SEEN, how, weight),
         }
     }
 
@@ -358,6 +367,9 @@ impl fmt::Display for How {
     }
 }
 
+/// What is said of a listed pid that nobody has here.
+const NOT_SEEN: &str = "a process that is not seen here, in a container or ended just now";
+
 /// The first process of a pid namespace.
 const FIRST_PID: u32 = 1;
 
@@ -401,11 +413,11 @@ impl Found {
         self.join(holder, how, weight);
     }
 
-    fn stranger(&mut self, pid: u32, how: How, weight: Weight) {
+    fn stranger(&mut self, pid: u32, name: &str, how: How, weight: Weight) {
         let holder = Holder {
             pid,
             key: None,
-            name: "a process that is not seen here, in a container or ended just now".to_owned(),
+            name: name.to_owned(),
             uid: None,
             how: Vec::new(),
             certain: false,
@@ -435,17 +447,20 @@ impl Found {
 }
 
 /// Whether a worker has a device, a part of it, or what it is a part of.
-fn has(worker: &ManagedWorker, device: &Device) -> bool {
+fn has(worker: &ManagedWorker, device: &Device, all: &[Device]) -> bool {
     match (device.vendor, &device.cores) {
         (Vendor::Cpu, Some(cores)) => worker
             .cores
             .as_ref()
             .is_some_and(|own| own.intersects(cores)),
         (Vendor::Cpu, None) => false,
-        (Vendor::Nvidia | Vendor::Intel | Vendor::Amd | Vendor::Other, _) => worker
-            .devices
-            .iter()
-            .any(|own| *own == device.id || Some(own) == device.parent.as_ref()),
+        (Vendor::Nvidia | Vendor::Intel | Vendor::Amd | Vendor::Other, _) => {
+            worker.devices.iter().any(|own| {
+                let is_part =
+                    |other: &Device| other.id == *own && other.parent.as_ref() == Some(&device.id);
+                *own == device.id || Some(own) == device.parent.as_ref() || all.iter().any(is_part)
+            })
+        }
     }
 }
 

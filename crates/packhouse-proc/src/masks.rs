@@ -153,7 +153,9 @@ fn intel(view: &View<'_>, device: &Device, all: &[Device]) -> Covers {
     match view.runtimes {
         // Level Zero used without SYCL does not know the selector.
         Some(Runtimes { sycl: false, .. }) => drivers,
-        Some(Runtimes { sycl: true, .. }) | None => both(drivers, sycl),
+        Some(Runtimes { sycl: true, .. }) => both(drivers, sycl),
+        None if sycl == Covers::Yes || drivers == Covers::No => drivers,
+        None => maybe("whether it uses SYCL, whose selector it has, can't be seen"),
     }
 }
 
@@ -317,7 +319,7 @@ struct Cards<'a> {
 struct Seen<'a> {
     all: Cards<'a>,
     places: Vec<Place>,
-    /// Why the places can't be trusted, where they can't.
+    /// Why only some of the places may be shown, where that can't be told.
     doubt: Option<String>,
 }
 
@@ -397,22 +399,22 @@ impl Seen<'_> {
             return self;
         }
         let before = std::mem::take(&mut self.places);
-        let mut is_cut = None;
+        let (mut is_cut, mut unclear) = (None, None);
         for selector in selectors {
-            let meant = match self.meant(selector, &before) {
+            match self.meant(selector, &before) {
                 Meant::Place(place) => {
                     self.places.push(place);
-                    is_cut.clone()
+                    self.doubt = self.doubt.take().or_else(|| is_cut.clone());
                 }
                 // Some runtimes stop here, and some go on.
-                Meant::None(why) => {
-                    is_cut = is_cut.or(Some(why));
-                    None
-                }
-                Meant::Unclear(why) => Some(why),
-            };
-            let why = meant.map(|why| format!("{name}: {why}"));
-            self.doubt = self.doubt.take().or(why);
+                Meant::None(why) => is_cut = is_cut.or(Some(format!("{name}: {why}"))),
+                Meant::Unclear(why) => unclear = unclear.or(Some(format!("{name}: {why}"))),
+            }
+        }
+        if unclear.is_some() {
+            self.doubt = unclear;
+            self.places = before;
+            return self;
         }
         let distinct: BTreeSet<Place> = self.places.iter().copied().collect();
         let is_mixed = distinct.iter().any(|place| matches!(place, Place::Nth(_)))
@@ -465,24 +467,21 @@ impl Seen<'_> {
         let Some(index) = self.all.cards.iter().position(|card| card.id == device.id) else {
             return maybe("the card is not among the devices found");
         };
-        if let Some(why) = self.doubt {
-            return Covers::Maybe { why };
-        }
-        if self.places.contains(&Place::Card(index)) {
-            return Covers::Yes;
-        }
         let unknown = self
             .places
             .iter()
             .filter(|place| matches!(place, Place::Nth(_)))
             .count();
-        match unknown {
-            0 => Covers::No,
-            _ if self.all.elsewhere => {
+        let is_shown = self.places.contains(&Place::Card(index));
+        match self.doubt {
+            _ if !is_shown && unknown == 0 => Covers::No,
+            Some(why) => Covers::Maybe { why },
+            None if is_shown => Covers::Yes,
+            None if self.all.elsewhere => {
                 maybe("it is in another container, which may count other cards")
             }
-            count if count == self.all.cards.len() => Covers::Yes,
-            _ => maybe("its mask counts cards in an order that no variable fixes"),
+            None if unknown == self.all.cards.len() => Covers::Yes,
+            None => maybe("its mask counts cards in an order that no variable fixes"),
         }
     }
 }

@@ -88,7 +88,7 @@ pub fn cuda(value: Option<&OsStr>) -> Mask {
     if text.is_empty() || text == "NoDevFiles" {
         return Mask::Nothing;
     }
-    let mask = listed(text, &[GPU, MIG]);
+    let mask = listed(text, &[GPU, MIG], Case::Exact);
     // By its documentation one form only; what it does with both is not told.
     if let Mask::Some(selectors) = &mask {
         let ordinals = selectors.iter().filter(|selector| selector.is_ordinal());
@@ -105,17 +105,17 @@ pub fn rocr(value: Option<&OsStr>) -> Mask {
     match plain(value) {
         Ok(None) => Mask::All,
         Ok(Some("")) => Mask::Nothing,
-        Ok(Some(text)) => listed(text, &[GPU]),
+        Ok(Some(text)) => listed(text, &[GPU], Case::Any),
         Err(why) => Mask::NotUnderstood(why),
     }
 }
 
 /// Parses `HIP_VISIBLE_DEVICES`, or what stands in for it: its runtime takes an empty value as
-/// unset.
+/// unset, and some of its versions take no UUIDs.
 pub fn hip(value: Option<&OsStr>) -> Mask {
     match plain(value) {
         Ok(None | Some("")) => Mask::All,
-        Ok(Some(text)) => listed(text, &[GPU]),
+        Ok(Some(text)) => listed(text, &[], Case::Exact),
         Err(why) => Mask::NotUnderstood(why),
     }
 }
@@ -141,10 +141,9 @@ pub fn level_zero(value: Option<&OsStr>) -> Mask {
             }
         }
     }
-    // Parts of one device are entries of their own, and one device to us.
-    let mut seen = BTreeSet::new();
-    selectors.retain(|selector| seen.insert(selector.clone()));
-    Mask::Some(selectors)
+    // Devices are marked, so they stay in their order; parts of one are one to us.
+    let marked: BTreeSet<Selector> = selectors.into_iter().collect();
+    Mask::Some(marked.into_iter().collect())
 }
 
 /// Parses `GGML_VK_VISIBLE_DEVICES`.
@@ -152,7 +151,7 @@ pub fn ggml_vulkan(value: Option<&OsStr>) -> Mask {
     match plain(value) {
         Ok(None) => Mask::All,
         Ok(Some("")) => Mask::Nothing,
-        Ok(Some(text)) => listed(text, &[]),
+        Ok(Some(text)) => listed(text, &[], Case::Exact),
         Err(why) => Mask::NotUnderstood(why),
     }
 }
@@ -192,6 +191,13 @@ impl Selector {
     }
 }
 
+/// Whether a UUID's prefix may be in small letters.
+#[derive(Clone, Copy)]
+enum Case {
+    Exact,
+    Any,
+}
+
 const GPU: &str = "GPU-";
 const MIG: &str = "MIG-";
 const BLANKS: [char; 2] = [' ', '\t'];
@@ -209,7 +215,7 @@ fn plain(value: Option<&OsStr>) -> Result<Option<&str>, String> {
 
 /// Parses a list of ordinals and of UUIDs that begin so. A -1 ends it, as its runtimes say that
 /// what follows an invalid entry is not seen.
-fn listed(text: &str, prefixes: &[&str]) -> Mask {
+fn listed(text: &str, prefixes: &[&str], case: Case) -> Mask {
     let mut selectors = Vec::new();
     for entry in text.split(',') {
         let entry = entry.trim_matches(BLANKS);
@@ -220,7 +226,7 @@ fn listed(text: &str, prefixes: &[&str]) -> Mask {
             selectors.push(Selector::Ordinal(ordinal));
             continue;
         }
-        let Some(uuid) = uuid_of(entry, prefixes) else {
+        let Some(uuid) = uuid_of(entry, prefixes, case) else {
             return Mask::NotUnderstood(format!("{entry:?} in {text:?} is no device"));
         };
         selectors.push(Selector::Uuid(uuid));
@@ -231,10 +237,14 @@ fn listed(text: &str, prefixes: &[&str]) -> Mask {
     Mask::Some(selectors)
 }
 
-fn uuid_of(entry: &str, prefixes: &[&str]) -> Option<String> {
+fn uuid_of(entry: &str, prefixes: &[&str], case: Case) -> Option<String> {
     prefixes.iter().find_map(|prefix| {
         let (head, rest) = entry.split_at_checked(prefix.len())?;
-        let is_id = head.eq_ignore_ascii_case(prefix)
+        let is_prefix = match case {
+            Case::Exact => head == *prefix,
+            Case::Any => head.eq_ignore_ascii_case(prefix),
+        };
+        let is_id = is_prefix
             && !rest.is_empty()
             && rest
                 .bytes()
@@ -284,9 +294,10 @@ fn term_device(text: &str) -> Option<TermDevice> {
     }
 }
 
-/// Parses decimal digits and nothing else.
+/// Parses decimal digits and nothing else; some runtimes take a zero in front for octal.
 fn number(text: &str) -> Option<u32> {
-    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let is_number = text == "0" || !text.is_empty() && !text.starts_with('0');
+    let is_number = is_number && text.bytes().all(|byte| byte.is_ascii_digit());
     is_number.then(|| text.parse().ok()).flatten()
 }
 
@@ -326,12 +337,12 @@ mod tests {
         let cuda = |text: &str| cuda(Some(OsStr::new(text)));
         assert_eq!(cuda("0"), ordinals(&[0]));
         assert_eq!(cuda("1,0"), ordinals(&[1, 0]));
-        assert_eq!(cuda(" 2 , 03 "), ordinals(&[2, 3]));
+        assert_eq!(cuda(" 2 , 3 "), ordinals(&[2, 3]));
         assert_eq!(cuda("0,2,-1,1"), ordinals(&[0, 2]));
         assert_eq!(cuda("-1"), Mask::Nothing);
         assert_eq!(cuda("NoDevFiles"), Mask::Nothing);
         assert_eq!(
-            cuda("gpu-8932F937,MIG-1c0d"),
+            cuda("GPU-8932F937,MIG-1c0d"),
             Mask::Some(vec![
                 Selector::Uuid("GPU-8932f937".to_owned()),
                 Selector::Uuid("MIG-1c0d".to_owned())
@@ -352,7 +363,7 @@ mod tests {
         let ze = |text: &str| level_zero(Some(OsStr::new(text)));
         assert_eq!(ze("0.0"), ordinals(&[0]));
         assert_eq!(ze("0.0,0.1,1.2.3"), ordinals(&[0, 1]));
-        assert_eq!(ze("0,1"), ordinals(&[0, 1]));
+        assert_eq!(ze("1,0"), ordinals(&[0, 1]));
     }
 
     #[test]
@@ -362,6 +373,8 @@ mod tests {
         assert_eq!(cuda("0,,1"), r#""" in "0,,1" is no device"#);
         assert_eq!(cuda("0-3"), r#""0-3" in "0-3" is no device"#);
         assert_eq!(cuda("+1"), r#""+1" in "+1" is no device"#);
+        assert_eq!(cuda("010"), r#""010" in "010" is no device"#);
+        assert_eq!(cuda("gpu-1"), r#""gpu-1" in "gpu-1" is no device"#);
         assert_eq!(cuda("GPU-"), r#""GPU-" in "GPU-" is no device"#);
         assert_eq!(
             cuda("4294967296"),

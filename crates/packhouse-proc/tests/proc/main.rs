@@ -2,4 +2,18 @@
 
 #![forbid(unsafe_code)]
 
+mod cards;
+mod devices;
+mod families;
+mod fleet;
+mod fleet_host;
+mod fleet_meaning;
+mod fleet_properties;
+mod masks;
+mod processes;
+mod records;
+mod runs;
+mod sockets;
+mod started;
+mod stops;
 mod systemd;
