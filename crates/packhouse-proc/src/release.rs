@@ -262,3 +262,6 @@ fn others(last: &[Reading]) -> Others {
 fn last_of<'a>(series: &'a [Reading], pace: &Pace) -> &'a [Reading] {
     &series[series.len().saturating_sub(pace.calm)..]
 }
+
+#[cfg(test)]
+mod tests;

@@ -176,3 +176,6 @@ impl StopStep {
         Ok(sent)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -389,3 +389,74 @@ fn signal_of(step: Step) -> Signal {
 /// How often the process table is read; an end is seen sooner.
 const LOOK_NS: u64 = 500_000_000;
 const PAUSE_NS: u64 = 5_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::release::Pace;
+    use crate::stop::Timeouts;
+
+    const TIMEOUTS: Timeouts = Timeouts {
+        interrupt_ns: 30,
+        terminate_ns: 15,
+        kill_ns: 10,
+        launch_ns: 0,
+        keeper_ns: 0,
+        release: Pace {
+            interval_ns: 0,
+            calm: 0,
+            timeout_ns: 0,
+            slack_bytes: 0,
+        },
+    };
+
+    /// Every moment of a stop, whenever the main process ends.
+    #[test]
+    fn each_step_has_its_time_once() {
+        for main_ends_ns in 0..70 {
+            let mut last = None;
+            let mut sent = Vec::new();
+            for now_ns in 0..80 {
+                let main_lives = now_ns < main_ends_ns;
+                let Some(step) = due(last, main_lives, now_ns, &TIMEOUTS) else {
+                    assert_eq!(last.map(|(step, _)| step), Some(Step::Kill));
+                    break;
+                };
+                assert!(main_lives || step != Step::Interrupt);
+                if last.is_none_or(|(last, _)| last != step) {
+                    sent.push((step, now_ns));
+                    last = Some((step, now_ns));
+                }
+            }
+            let first_ns = main_ends_ns.min(30);
+            let mut expected = vec![(Step::Terminate, first_ns), (Step::Kill, first_ns + 15)];
+            if main_ends_ns > 0 {
+                expected.insert(0, (Step::Interrupt, 0));
+            }
+            assert_eq!(sent, expected, "main ends at {main_ends_ns}");
+            assert_eq!(due(last, true, first_ns + 24, &TIMEOUTS), Some(Step::Kill));
+            assert_eq!(due(last, true, first_ns + 25, &TIMEOUTS), None);
+        }
+    }
+
+    #[test]
+    fn a_step_that_was_sent_before_is_not_sent_anew_to_the_main_process() {
+        let since = |step| Some((step, 100));
+        assert_eq!(
+            due(since(Step::Interrupt), true, 129, &TIMEOUTS),
+            Some(Step::Interrupt)
+        );
+        assert_eq!(
+            due(since(Step::Interrupt), true, 130, &TIMEOUTS),
+            Some(Step::Terminate)
+        );
+        assert_eq!(
+            due(since(Step::Terminate), false, 114, &TIMEOUTS),
+            Some(Step::Terminate)
+        );
+        assert_eq!(
+            due(since(Step::Terminate), true, 115, &TIMEOUTS),
+            Some(Step::Kill)
+        );
+    }
+}
