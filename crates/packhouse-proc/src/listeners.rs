@@ -1,8 +1,8 @@
 //! Who listens on TCP ports here.
 //!
 //! Invariants:
-//! - a listener that is there all the time is found: the kernel's table is no snapshot, so it is read
-//!   twice and each listener of either reading counts;
+//! - a listener that is there all the time is found: the kernel's table is no snapshot, so it is
+//!   read twice and each listener of either reading counts;
 //! - what may be in the way of a bind is in the way: the table does not tell whether a socket of
 //!   `::` takes IPv4 too, so it is taken to.
 //!

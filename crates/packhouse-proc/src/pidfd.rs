@@ -141,6 +141,10 @@ impl PidFd {
     /// Sends a signal to the held process, and to no other.
     pub fn send(&self, signal: Signal) -> Result<Delivery, PidFdError> {
         let key = self.key;
+        // The kernel takes a signal for a process that has ended and was not waited for.
+        if self.has_ended()? {
+            return Ok(Delivery::Gone);
+        }
         match pidfd_send_signal(&self.fd, signal.number()) {
             Ok(()) => Ok(Delivery::Sent),
             Err(Errno::SRCH) => Ok(Delivery::Gone),

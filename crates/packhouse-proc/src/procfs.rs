@@ -4,8 +4,8 @@
 //!
 //! Invariants:
 //! - a process that has ended but was not waited for yet (a zombie) is gone;
-//! - what is absent because it is hidden from us is an error, never gone: mounts with `hidepid` show
-//!   a user only their own processes;
+//! - what is absent because it is hidden from us is an error, never gone: mounts with `hidepid`
+//!   show a user only their own processes;
 //! - a mount that numbers processes otherwise than our system calls do is refused.
 //!
 //! Never: a pid without the boot, namespace and start time of its process.
@@ -80,7 +80,7 @@ pub enum ProcfsError {
         path: PathBuf,
     },
     /// The mount is of another pid namespace than this process.
-    #[error("{}: of another pid namespace: this process is pid {own}, there {found}", root.display())]
+    #[error("{}: of another pid namespace: we are pid {own}, there {found}", root.display())]
     OtherMount {
         /// Where it is mounted.
         root: PathBuf,

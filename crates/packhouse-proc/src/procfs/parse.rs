@@ -18,6 +18,9 @@ pub(crate) struct Stat {
     pub(crate) flags: u32,
     pub(crate) threads: u64,
     pub(crate) start_ticks: u64,
+    /// Whether a program was started in full, with an environment of no bytes: in the middle of an
+    /// exec its bounds are zero, then equal, then right, and the code's bounds come after them.
+    pub(crate) environment_is_empty: bool,
 }
 
 impl Stat {
@@ -37,6 +40,7 @@ impl Stat {
         let field = |number: usize| fields.get(number - 3).copied();
         // What follows the last field that is read says that this one was not cut.
         field(23)?;
+        let is_set = |address: Option<&str>| address.is_some_and(|address| address != "0");
         Some(Self {
             pid: pid.parse().ok()?,
             name,
@@ -47,6 +51,7 @@ impl Stat {
             flags: field(9)?.parse().ok()?,
             threads: field(20)?.parse().ok()?,
             start_ticks: field(22)?.parse().ok()?,
+            environment_is_empty: field(50) == field(51) && is_set(field(51)) && is_set(field(27)),
         })
     }
 
@@ -244,8 +249,8 @@ fn unescape(path: &[u8]) -> Vec<u8> {
     plain
 }
 
-/// The control group of `cgroup`: that of version 2, or of the tree that is systemd's own. `None` when
-/// there is neither.
+/// The control group of `cgroup`: that of version 2, or of the tree that is systemd's own. `None`
+/// when there is neither.
 pub(crate) fn cgroup_of(bytes: &[u8]) -> Option<PathBuf> {
     let lines = || bytes.split(|byte| *byte == b'\n');
     let path_after = |prefix: &[u8]| {
@@ -302,7 +307,27 @@ mod tests {
         let stat = Stat::parse(&whole);
         for end in 0..whole.len() {
             let cut = Stat::parse(&whole[..end]);
-            assert!(cut.is_none() || cut == stat, "cut at {end}: {cut:?}");
+            let same = cut.as_ref().zip(stat.as_ref()).is_some_and(|(cut, stat)| {
+                (cut.start_ticks, cut.pid, cut.state) == (stat.start_ticks, stat.pid, stat.state)
+            });
+            assert!(cut.is_none() || same, "cut at {end}: {cut:?}");
+        }
+    }
+
+    #[test]
+    fn an_environment_is_empty_only_where_an_exec_is_over() {
+        for (code, start, end, expected) in [
+            ("94816", "140728", "140728", true),
+            ("94816", "140728", "140729", false),
+            ("0", "140728", "140728", false),
+            ("0", "0", "0", false),
+        ] {
+            let (stack, tail) = ("94096 94816 140728", "140728 140728 140728 140728 0\n");
+            let fields = FIELDS
+                .replace(stack, &format!("94096 {code} 140728"))
+                .replace(tail, &format!("140728 140728 {start} {end} 0\n"));
+            let stat = Stat::parse(&line(b"sh", &fields)).expect("because the form is right");
+            assert_eq!(stat.environment_is_empty, expected, "{code} {start} {end}");
         }
     }
 
@@ -458,8 +483,8 @@ mod tests {
         ) {
             let [parent, group, session] = ids;
             let fields = format!(
-                "R {parent} {group} {session} 0 -1 2129984 1 2 3 4 5 6 7 8 20 0 {threads} 0 {start} \
-                 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 17 0 0 0 0 0 0 1 2 3 4 5 6 7 0\n"
+                "R {parent} {group} {session} 0 -1 2129984 1 2 3 4 5 6 7 8 20 0 {threads} 0 \
+                 {start} 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 17 0 0 0 0 0 0 1 2 3 4 5 6 7 0\n"
             );
             let bytes = line(name.as_bytes(), &fields);
             let ours = Stat::parse(&bytes).expect("because the form is right");

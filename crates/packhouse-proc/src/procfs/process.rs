@@ -150,14 +150,8 @@ impl Process {
         }
         for _ in 0..EXEC_TRIES {
             let bytes = self.read("environ")?;
-            // It reads as empty until an exec is over. A command is never empty after one.
-            if !bytes.is_empty() || !self.read("cmdline")?.is_empty() {
-                // What was written in between is seen by one more read.
-                let bytes = if bytes.is_empty() {
-                    self.read("environ")?
-                } else {
-                    bytes
-                };
+            // It reads as empty until an exec is over.
+            if !bytes.is_empty() || self.has_empty_environment()? {
                 return Ok(parse::environment_of(&bytes));
             }
             std::thread::yield_now();
@@ -281,6 +275,12 @@ impl Process {
     /// Its control group, from the root that this process sees.
     pub fn cgroup(&self) -> Result<Option<PathBuf>, Unreadable> {
         Ok(parse::cgroup_of(&self.read("cgroup")?))
+    }
+
+    fn has_empty_environment(&self) -> Result<bool, Unreadable> {
+        let stat = parse::Stat::parse(&self.read("stat")?);
+        let stat = stat.ok_or(Unreadable::Malformed { file: "stat" })?;
+        Ok(stat.environment_is_empty)
     }
 
     fn read(&self, file: &'static str) -> Result<Vec<u8>, Unreadable> {

@@ -41,22 +41,16 @@ pub(crate) fn path(path: &Path) -> Result<Vec<u8>, Errno> {
 pub(crate) fn at(folder: impl AsFd, name: impl Arg) -> Result<Vec<u8>, Errno> {
     let file = open_at(folder, name)?;
     let mut bytes = Vec::new();
-    loop {
-        let end = bytes.len();
-        if end > BYTES_MAX {
-            return Err(Errno::FBIG);
-        }
-        bytes.resize(end + READ_BYTES, 0);
-        match rustix::io::read(&file, &mut bytes[end..]) {
-            Ok(0) => {
-                bytes.truncate(end);
-                return Ok(bytes);
-            }
-            Ok(count) => bytes.truncate(end + count),
-            Err(Errno::INTR) => bytes.truncate(end),
+    let mut buffer = [0; READ_BYTES];
+    while bytes.len() <= BYTES_MAX {
+        match rustix::io::read(&file, &mut buffer) {
+            Ok(0) => return Ok(bytes),
+            Ok(count) => bytes.extend_from_slice(&buffer[..count]),
+            Err(Errno::INTR) => {}
             Err(errno) => return Err(errno),
         }
     }
+    Err(Errno::FBIG)
 }
 
 /// Reads where a link below a folder points to.
@@ -95,7 +89,7 @@ pub(crate) fn device_number_at(folder: impl AsFd, name: impl Arg) -> Option<u64>
     is_node.then(|| rustix::fs::makedev(stat.stx_rdev_major, stat.stx_rdev_minor))
 }
 
-const READ_BYTES: usize = 1 << 16;
+const READ_BYTES: usize = 1 << 14;
 /// More than any kernel file of a process has: an environment or a map of that size is no honest
 /// one.
 const BYTES_MAX: usize = 256 << 20;

@@ -138,9 +138,12 @@ impl Fake {
     fn stat(&self) -> Vec<u8> {
         let mut line = format!("{} (", self.pid).into_bytes();
         line.extend_from_slice(&self.name);
+        // Where the words and the environment lie is zero in the middle of an exec.
+        let words = if self.command.is_empty() { 0 } else { 140_728 };
+        let end = words + self.environment.len();
         let rest = format!(
             ") {} {} {} {} 0 -1 {} 100 0 0 0 1 2 0 0 20 0 {} 0 {} 10000 200 18446744073709551615 \
-             1 1 0 0 0 0 0 0 0 0 0 0 17 0 0 0 0 0 0 0 0 0 0 0 0 0 0\n",
+             1 1 0 0 0 0 0 0 0 0 0 0 17 0 0 0 0 0 0 0 0 0 {words} {words} {words} {end} 0\n",
             self.state,
             self.parent,
             self.session,
