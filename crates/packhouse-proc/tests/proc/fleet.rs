@@ -22,7 +22,12 @@ fn compare(name: &str) {
         std::fs::write(&path, &said).unwrap();
     }
     let expected = std::fs::read_to_string(&path).unwrap();
-    assert_eq!(said, expected, "PACKHOUSE_BLESS=1 writes {}", path.display());
+    assert_eq!(
+        said,
+        expected,
+        "PACKHOUSE_BLESS=1 writes {}",
+        path.display()
+    );
 }
 
 #[test]
