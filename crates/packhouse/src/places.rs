@@ -58,8 +58,8 @@ impl Places {
     }
 }
 
-/// The folder of private state. There is no variable of ours for it: it is private to the user, like
-/// their home.
+/// The folder of private state. There is no variable of ours for it: it is private to the user,
+/// like their home.
 pub(crate) fn state(lookup: Lookup<'_>) -> Result<PathBuf, Failure> {
     let xdg = absolute(lookup("XDG_STATE_HOME")).map(|folder| folder.join("packhouse"));
     let home = || absolute(lookup("HOME")).map(|home| home.join(".local/state/packhouse"));

@@ -214,7 +214,8 @@ proptest! {
         let last = &series[series.len().saturating_sub(PACE.calm)..];
         let others = stop.zip(ours).map(|(stop, ours)| stop.saturating_sub(ours));
         let most = start.max(others).unwrap_or(0) + PACE.slack_bytes;
-        let known: Vec<u64> = last.iter().filter_map(|seen| seen.used_bytes.known().copied()).collect();
+        let known = last.iter().filter_map(|seen| seen.used_bytes.known().copied());
+        let known: Vec<u64> = known.collect();
         match judge(&before, &series, &PACE) {
             ReleasedMemory::Returned { used_bytes, .. } => {
                 prop_assert_eq!(known.len(), PACE.calm);

@@ -156,12 +156,7 @@ fn look(
         Some(found) => found,
     };
     let run = look.told("the newest run", run);
-    // The lock is asked first: who gives it back has written its records before.
-    let controller = match runs.map(|runs| look.told("the worker's lock", runs.is_locked())) {
-        None | Some(Some(false)) => ControllerSeen::Idle,
-        Some(Some(true)) => ControllerSeen::Working,
-        Some(None) => ControllerSeen::Unknown,
-    };
+    let controller = look.controller(runs);
     let (seen, records) = match &run {
         None => (RecordsSeen::Unreadable, RunRecords::default()),
         Some(None) => (RecordsSeen::NoRun, RunRecords::default()),
@@ -247,6 +242,15 @@ struct Look<'a> {
 }
 
 impl Look<'_> {
+    /// Asked before the records are read: who gives the lock back has written them before.
+    fn controller(&mut self, runs: Option<&Runs>) -> ControllerSeen {
+        match runs.map(|runs| self.told("the worker's lock", runs.is_locked())) {
+            None | Some(Some(false)) => ControllerSeen::Idle,
+            Some(Some(true)) => ControllerSeen::Working,
+            Some(None) => ControllerSeen::Unknown,
+        }
+    }
+
     /// Passes on what could be had, and notes what not.
     fn told<T, E: std::fmt::Display>(&mut self, what: &str, found: Result<T, E>) -> Option<T> {
         found

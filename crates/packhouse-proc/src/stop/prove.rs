@@ -12,8 +12,8 @@ use crate::runs::Run;
 use crate::state::observe::{Listening, listening_at, place_of};
 use std::collections::BTreeSet;
 
-/// Sees to it that the run has an end on record, so that it never comes to life later: a keeper that
-/// comes too late finds it.
+/// Sees to it that the run has an end on record, so that it never comes to life later: a keeper
+/// that comes too late finds it.
 pub(super) fn complete_exit(
     scene: &Scene<'_>,
     run: &Run,

@@ -5,8 +5,9 @@ stubborn.py NOTES [interrupt=exit|ignore|breed] [terminate=exit|ignore] [leaves=
 It leads a session of its own. Every signal that it or a daemon of it gets is a line in NOTES. One
 line on stdout names the pids once all stand. Everything ends by itself within a minute.
 
-leaves: `daemon` a deaf grandchild in a session of its own, with the environment; `bare` a child in a
-session of its own, without environment; `orphan` a grandchild without environment, in the session.
+leaves: `daemon` a deaf grandchild in a session of its own, with the environment; `bare` a child in
+a session of its own, without environment; `orphan` a grandchild without environment, in the session
+of its parent.
 """
 
 import json
