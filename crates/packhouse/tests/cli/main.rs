@@ -6,6 +6,7 @@
 
 mod docs;
 mod equivalence;
+mod fleets;
 mod heads;
 mod image_hints;
 mod image_races;
@@ -24,6 +25,8 @@ mod stage;
 mod stop_at;
 mod store;
 mod usage;
+mod worker_devices;
 mod worker_kills;
+mod worker_systemd;
 mod worker_world;
 mod writers;
