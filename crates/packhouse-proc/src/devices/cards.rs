@@ -20,17 +20,9 @@ pub(crate) struct Card {
 /// Reads which cards the bus has, in PCI order.
 pub(crate) fn cards(roots: &Roots) -> (Vec<Card>, SourceReport) {
     let mut raw = String::new();
-    let found = list(roots, &mut raw);
-    let (cards, outcome) = match found {
-        Ok(Some(mut cards)) => {
-            cards.sort_by_key(|card| card.device.pci);
-            number(&mut cards);
-            let outcome = Observation::Known(cards.len());
-            (cards, outcome)
-        }
-        Ok(None) => (Vec::new(), Observation::Absent),
-        Err(error) => (Vec::new(), Observation::unknown(error.to_string())),
-    };
+    let (mut cards, outcome) = list(roots, &mut raw);
+    cards.sort_by_key(|card| card.device.pci);
+    number(&mut cards);
     let report = SourceReport {
         source: SOURCE,
         raw: Some(RawReport {
@@ -59,21 +51,30 @@ pub(crate) fn number(cards: &mut [Card]) {
     }
 }
 
-fn list(roots: &Roots, raw: &mut String) -> Result<Option<Vec<Card>>, KernelFileError> {
+/// A card whose files can't all be read hides no other.
+fn list(roots: &Roots, raw: &mut String) -> (Vec<Card>, Observation<usize>) {
     let folder = roots.sys.join("bus/pci/devices");
-    let Some(names) = files::names(&folder)? else {
-        return Ok(None);
+    let names = match files::names(&folder) {
+        Ok(Some(names)) => names,
+        Ok(None) => return (Vec::new(), Observation::Absent),
+        Err(error) => return (Vec::new(), Observation::unknown(error.to_string())),
     };
     let mut cards = Vec::new();
+    let mut unread = None;
     for name in names {
         let Ok(address) = name.parse::<PciAddress>() else {
             continue;
         };
-        if let Some(card) = card(roots, &folder.join(&name), address, raw)? {
-            cards.push(card);
+        match card(roots, &folder.join(&name), address, raw) {
+            Ok(card) => cards.extend(card),
+            Err(error) => unread = Some(error),
         }
     }
-    Ok(Some(cards))
+    let outcome = match unread {
+        Some(error) => Observation::unknown(error.to_string()),
+        None => Observation::Known(cards.len()),
+    };
+    (cards, outcome)
 }
 
 fn card(
@@ -105,22 +106,7 @@ fn card(
         .filter(|cores| !cores.is_empty());
     let drm_names = files::names(&folder.join("drm"))?.unwrap_or_default();
     let drm = drm(&drm_names);
-    let mut nodes = Vec::new();
-    for name in drm
-        .iter()
-        .flat_map(|drm| drm.card.iter().chain(&drm.render))
-    {
-        nodes.push(node(
-            roots.dev.join("dri").join(name),
-            &folder.join("drm").join(name),
-        )?);
-    }
-    for name in &accelerators {
-        nodes.push(node(
-            roots.dev.join("accel").join(name),
-            &folder.join("accel").join(name),
-        )?);
-    }
+    let nodes = nodes(roots, folder, drm.as_ref(), &accelerators)?;
     let vendor = vendor(vendor_id);
     *raw += &format!(
         "{address} class={class:#08x} vendor={} device={} driver={} numa_node={} nodes={}\n",
@@ -150,6 +136,29 @@ fn card(
         },
         is_gpu,
     }))
+}
+
+/// The card's own nodes: of DRM, and of neural accelerators.
+fn nodes(
+    roots: &Roots,
+    folder: &Path,
+    drm: Option<&DrmNodes>,
+    accelerators: &[String],
+) -> Result<Vec<DeviceNode>, KernelFileError> {
+    let drm_names = drm
+        .into_iter()
+        .flat_map(|drm| drm.card.iter().chain(&drm.render));
+    let drm_nodes = drm_names.map(|name| ("drm", "dri", name));
+    let others = accelerators.iter().map(|name| ("accel", "accel", name));
+    drm_nodes
+        .chain(others)
+        .map(|(kernel, devices, name)| {
+            node(
+                roots.dev.join(devices).join(name),
+                &folder.join(kernel).join(name),
+            )
+        })
+        .collect()
 }
 
 /// A node with its number: of the node itself, or, where it is not there to look at, of the kernel.

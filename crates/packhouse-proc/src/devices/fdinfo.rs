@@ -171,7 +171,7 @@ fn client(text: &str) -> Option<DrmClient> {
 }
 
 /// The memory of all regions on the card. A region is told by up to three keys: what is resident
-/// now is meant; kernels before 6.5 have `drm-memory-` for it, and a driver may tell only the total.
+/// now is meant; older kernels have `drm-memory-` for it, and a driver may tell only the total.
 fn memory(lines: &BTreeMap<&str, &str>) -> Observation<u64> {
     let mut regions: BTreeMap<&str, [Option<&str>; 3]> = BTreeMap::new();
     for (key, value) in lines {
@@ -200,7 +200,7 @@ fn memory(lines: &BTreeMap<&str, &str>) -> Observation<u64> {
     Observation::Known(sum)
 }
 
-/// `vram0` of xe, `vram` of amdgpu, `local0` and `stolen-local0` of i915. `total-cycles-rcs` is no region.
+/// `vram0` of xe, `vram` of amdgpu, `local0` and `stolen-local0` of i915; not `cycles-rcs`.
 fn is_on_card(region: &str) -> bool {
     ["vram", "local", "stolen-local"].iter().any(|prefix| {
         region

@@ -69,7 +69,7 @@ impl Tools for HostTools {
 /// Time for one question, where nothing else is asked for: `nvidia-smi` wakes sleeping cards.
 pub const QUESTION_NS: u64 = 20_000_000_000;
 
-/// Folders of NVIDIA's library that loaders are not always told of.
+/// Folders of NVIDIA's library that loaders are not always told of, for us and for its tool.
 const NVML_FOLDERS: [&str; 4] = [
     "/usr/lib/x86_64-linux-gnu",
     "/usr/local/nvidia/lib64",
@@ -84,6 +84,7 @@ fn run(question: &Question, program: &Path, arguments: &[&str], timeout: Duratio
         .args(arguments)
         .env_clear()
         .envs(ENVIRONMENT)
+        .env("LD_LIBRARY_PATH", NVML_FOLDERS.join(":"))
         .current_dir("/")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

@@ -26,6 +26,7 @@ mod stop_at;
 mod store;
 mod usage;
 mod worker_devices;
+mod worker_devices;
 mod worker_kills;
 mod worker_systemd;
 mod worker_world;

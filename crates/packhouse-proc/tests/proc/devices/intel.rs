@@ -68,6 +68,20 @@ fn a_display_of_another_maker_is_listed_and_counts_in_no_order() {
     assert_eq!(ordinals, [Some(0), Some(1), Some(2), Some(3)]);
 }
 
+#[test]
+fn a_card_that_can_not_be_read_hides_no_other() {
+    let host = Host::of(TREE);
+    host.remove("sys/bus/pci/devices/0000:27:00.0/class");
+    // A loop of links stands in for what even root can't read.
+    host.link("sys/bus/pci/devices/0000:27:00.0/class", "class".as_ref());
+    let inventory = host.look(&listed(ITSELF));
+    assert!(why(&outcome(&inventory, "pci")).contains("0000:27:00.0/class"));
+    for place in ["0000:23:00.0", "0000:43:00.0", "0000:47:00.0"] {
+        found(&inventory, &format!("pci:{place}"));
+    }
+    assert!(not_found(&inventory, "pci:0000:27:00.0").contains("can't tell"));
+}
+
 /// The lab whose notes the record is from lost a measurement to this: four rows of the tool itself
 /// read as four users.
 #[test]
