@@ -48,6 +48,7 @@ mod verify;
 mod watch;
 mod worker;
 mod worker_devices;
+mod worker_holders;
 mod worker_launch;
 mod worker_logs;
 mod worker_order;

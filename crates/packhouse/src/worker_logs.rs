@@ -16,7 +16,7 @@ use std::num::NonZeroUsize;
 
 /// Answers the command. What an engine wrote is shown as it is, but for what a terminal would obey.
 pub(crate) fn logs(args: &WorkerLogsArgs, lookup: Lookup<'_>) -> Result<Answer, Failure> {
-    let scope = Scope::find(&args.fleet, lookup)?;
+    let scope = Scope::find(&args.fleet, "logs", lookup)?;
     let (mut text, mut workers) = (String::new(), Vec::new());
     for name in &scope.names {
         let log = Log::read(&scope, name, args)?;

@@ -20,15 +20,21 @@ pub(crate) struct Scope {
     pub(crate) file: Option<FleetFile>,
     /// The workers, those of the file first and in its order.
     pub(crate) names: Vec<WorkerName>,
-    state: PathBuf,
+    /// The folder of private state.
+    pub(crate) state: PathBuf,
 }
 
 impl Scope {
     /// Finds the workers that are asked for. No more of a fleet file is needed than its name, and
     /// with `--fleet` no file.
-    pub(crate) fn find(args: &FleetArgs, lookup: Lookup<'_>) -> Result<Self, Failure> {
+    pub(crate) fn find(
+        args: &FleetArgs,
+        command: &str,
+        lookup: Lookup<'_>,
+    ) -> Result<Self, Failure> {
         let state = places::state(lookup)?;
-        let chosen = fleets::choose(args, lookup).map_err(|failure| recorded(failure, &state))?;
+        let without = |failure| recorded(failure, command, &state);
+        let chosen = fleets::choose(args, lookup).map_err(without)?;
         let fleet = chosen.name.as_str().to_owned();
         let mut names = match &chosen.file {
             Some(file) => file.reading.declared.clone(),
@@ -46,11 +52,7 @@ impl Scope {
         if names.is_empty() {
             return Err(match &chosen.file {
                 Some(file) => file.without_workers(),
-                None => recorded(
-                    Failure::usage("no start of this fleet is recorded", &fleet)
-                        .hint("packhouse worker status"),
-                    &state,
-                ),
+                None => without(Failure::usage("no start of this fleet is recorded", &fleet)),
             });
         }
         Ok(Self {
@@ -83,11 +85,18 @@ pub(crate) fn procfs() -> Result<Procfs, Failure> {
 }
 
 /// Adds which fleets have records: their names are what `--fleet` takes.
-fn recorded(failure: Failure, state: &Path) -> Failure {
+fn recorded(failure: Failure, command: &str, state: &Path) -> Failure {
+    let hint = |fleet: &str| format!("packhouse worker {command} --fleet {fleet}");
     match Runs::fleets(&RealFs, state) {
-        Ok(fleets) if fleets.is_empty() => failure.cause("no start of any fleet is recorded"),
-        Ok(fleets) => failure.cause(format!("starts are recorded of {}", fleets.join(", "))),
-        Err(error) => failure.because(&error),
+        Ok(fleets) => match fleets.first() {
+            None => failure
+                .cause("no start of any fleet is recorded")
+                .hint("packhouse worker validate --config FILE"),
+            Some(first) => failure
+                .cause(format!("starts are recorded of {}", fleets.join(", ")))
+                .hint(hint(first)),
+        },
+        Err(error) => failure.because(&error).hint(hint("NAME")),
     }
 }
 

@@ -3,6 +3,8 @@
 use crate::answer::{Answer, Column, table};
 use crate::failure::Failure;
 use crate::places::Lookup;
+use crate::worker_devices;
+use crate::worker_holders::{Host, Others};
 use crate::worker_scope::{Scope, procfs};
 use crate::worker_words::FleetArgs;
 use packhouse_base::shown::Shown;
@@ -20,13 +22,14 @@ use std::time::Duration;
 
 /// Answers the command. A worker that can't be looked at is in the answer and says why.
 pub(crate) fn status(args: &FleetArgs, lookup: Lookup<'_>) -> Result<Answer, Failure> {
-    let scope = Scope::find(args, lookup)?;
+    let scope = Scope::find(args, "status", lookup)?;
     let procfs = procfs()?;
     let rows: Vec<Row> = scope
         .names
         .iter()
         .map(|name| Row::look(&scope, &procfs, name))
         .collect();
+    let rows = with_holders(rows, &scope, &procfs, lookup);
     let file = scope.file.as_ref();
     Ok(Answer::done(
         text(&rows),
@@ -38,22 +41,43 @@ pub(crate) fn status(args: &FleetArgs, lookup: Lookup<'_>) -> Result<Answer, Fai
     ))
 }
 
+/// Adds who else holds the workers' devices. Devices are looked at only where there are any.
+fn with_holders(
+    mut rows: Vec<Row>,
+    scope: &Scope,
+    procfs: &Procfs,
+    lookup: Lookup<'_>,
+) -> Vec<Row> {
+    if rows.iter().all(|row| row.devices.is_empty()) {
+        return rows;
+    }
+    let host = Host::look(worker_devices::look(lookup), procfs, &scope.state);
+    for row in &mut rows {
+        let own = row.processes.iter().map(|(_, member)| member.key);
+        row.others = host.others((&scope.fleet, &row.name), &row.devices, own);
+    }
+    rows
+}
+
 /// What is told of one worker.
 struct Row {
     name: String,
-    in_file: bool,
+    /// Whether the fleet file has it; `None`: no file was read.
+    in_file: Option<bool>,
     place: Option<Place>,
     role: Option<String>,
     seen: Result<Observed, RunsError>,
     health: Option<Health>,
     processes: Vec<(String, Member)>,
     listening: Vec<(Listening, String)>,
+    devices: Vec<String>,
+    others: Others,
 }
 
 impl Row {
     fn look(scope: &Scope, procfs: &Procfs, name: &WorkerName) -> Self {
         let worker = scope.declared(name);
-        let declared = scope.file.iter().flat_map(|file| &file.reading.declared);
+        let file = scope.file.as_ref();
         let place = worker.map(|worker| Place {
             host: worker.host,
             port: worker.port,
@@ -77,7 +101,7 @@ impl Row {
         let order = own.and_then(|seen| seen.records.order.as_ref());
         Self {
             name: name.to_string(),
-            in_file: declared.into_iter().any(|declared| declared == name),
+            in_file: file.map(|file| file.reading.declared.contains(name)),
             place: order
                 .map(packhouse_proc::state::observe::place_of)
                 .or(place),
@@ -87,6 +111,12 @@ impl Row {
                 .filter(|role| !role.is_empty()),
             processes: own.map(processes).unwrap_or_default(),
             listening: own.map(|seen| strangers(procfs, seen)).unwrap_or_default(),
+            devices: match (order, worker) {
+                (Some(order), _) => order.devices.iter().map(|found| found.id.clone()).collect(),
+                (None, Some(worker)) => worker.devices.iter().map(ToString::to_string).collect(),
+                (None, None) => Vec::new(),
+            },
+            others: Others::default(),
             health: health.into_inner(),
             seen,
         }
@@ -96,6 +126,10 @@ impl Row {
         let address = self.place.as_ref();
         let address = address.map(|place| format!("{}:{}", place.host, place.port));
         let dash = || "-".to_owned();
+        let devices = match self.devices.as_slice() {
+            [] => dash(),
+            devices => devices.join(" "),
+        };
         let Ok(seen) = &self.seen else {
             let state = State::Unverifiable.to_string();
             let why = "its records can't be read".to_owned();
@@ -115,7 +149,7 @@ impl Row {
             seen.verdict.state.to_string(),
             main_pid(seen).map_or_else(dash, |pid| pid.to_string()),
             address.unwrap_or_else(dash),
-            devices(seen).unwrap_or_else(dash),
+            devices,
             engine(seen).map_or_else(dash, |(_, digest)| short(&digest)),
             seen.verdict.reason.sentence().to_owned(),
         ]
@@ -128,8 +162,8 @@ impl Row {
             Err(error) => return vec![format!("{}: {error}", self.name)],
         };
         let mut notes = Vec::new();
-        if !self.in_file {
-            notes.push("not in the fleet file that was read, if any was".to_owned());
+        if self.in_file == Some(false) {
+            notes.push("not in the fleet file any more".to_owned());
         }
         if let Some(health) = self
             .health
@@ -149,6 +183,7 @@ impl Row {
         let members = seen.members.iter();
         let unproven = members.flat_map(|members| &members.unproven);
         notes.extend(unproven.map(doubtful));
+        notes.extend(self.others.holders.iter().cloned());
         notes.extend(seen.faults.iter().cloned());
         let name = &self.name;
         notes
@@ -167,6 +202,7 @@ impl Row {
             "port": place.map(|place| place.port),
             "health": self.health.as_ref().map(ToString::to_string),
             "processes": self.processes.iter().map(process).collect::<Vec<_>>(),
+            "devices_held": self.others.document(),
             "port_held_by": self.listening.iter().map(|(_, who)| who).collect::<Vec<_>>(),
         });
         let own = match &self.seen {
@@ -241,16 +277,6 @@ fn main_pid(seen: &Observed) -> Option<u32> {
     use packhouse_proc::state::ProcessSeen;
     let launched = seen.records.launched.as_ref()?;
     (seen.snapshot.main == ProcessSeen::Alive).then_some(launched.worker.pid)
-}
-
-fn devices(seen: &Observed) -> Option<String> {
-    let order = seen.records.order.as_ref()?;
-    let ids: Vec<&str> = order
-        .devices
-        .iter()
-        .map(|device| device.id.as_str())
-        .collect();
-    (!ids.is_empty()).then(|| ids.join(" "))
 }
 
 /// Path and SHA-256 of the engine's program, as its process had it.

@@ -25,7 +25,7 @@ use std::io::IsTerminal as _;
 /// Answers the command. Ends with 1 when something is held still, with 3 when a worker could not be
 /// stopped.
 pub(crate) fn stop(args: &WorkerStopArgs, lookup: Lookup<'_>) -> Result<Answer, Failure> {
-    let scope = Scope::find(&args.fleet, lookup)?;
+    let scope = Scope::find(&args.fleet, "stop", lookup)?;
     let procfs = procfs()?;
     let tools = tools(lookup);
     let roots = Roots::default();
