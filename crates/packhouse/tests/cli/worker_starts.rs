@@ -1,0 +1,539 @@
+//! Starts of workers from outside: what runs, what is recorded, what is refused, and what is said
+//! of an engine that does not become ready.
+
+use crate::worker_world::{PATIENCE, Part, World, kill, lives, wait_until, worker_words};
+use packhouse_base::digest::Digest;
+use serde_json::Value;
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::Instant;
+
+/// What a command said, for assertions and messages.
+struct Said {
+    code: Option<i32>,
+    out: String,
+    errors: String,
+}
+
+impl Said {
+    fn of(output: &Output) -> Self {
+        Self {
+            code: output.status.code(),
+            out: String::from_utf8_lossy(&output.stdout).into_owned(),
+            errors: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+}
+
+fn start(world: &World) -> Said {
+    Said::of(&world.worker(&["start", "--execute"]))
+}
+
+/// Starts and must become ready; answers the engine's pid.
+fn ready(world: &World) -> u32 {
+    let said = start(world);
+    assert_eq!(
+        said.code,
+        Some(0),
+        "{}{}{}",
+        said.out,
+        said.errors,
+        world.files()
+    );
+    assert!(said.out.starts_with("w0: ready after "), "{}", said.out);
+    let [pid] = world.servers()[..] else {
+        panic!("{:?}\n{}", world.running(), world.files());
+    };
+    assert!(said.out.contains(&format!(": pid {pid}, ")), "{}", said.out);
+    pid
+}
+
+/// Replaces one text of the fleet file, which must be there.
+fn edit_fleet(world: &World, old: &str, new: &str) {
+    let path = world.path("fleet.toml");
+    let text = fs::read_to_string(&path).unwrap();
+    assert!(text.contains(old), "{old} in {text}");
+    fs::write(path, text.replace(old, new)).unwrap();
+}
+
+fn starts(world: &World) -> usize {
+    let starts = fs::read_to_string(world.path("starts")).unwrap_or_default();
+    starts.lines().count()
+}
+
+fn proc_file(pid: u32, name: &str) -> String {
+    let bytes = fs::read(format!("/proc/{pid}/{name}")).unwrap_or_default();
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[test]
+fn a_start_records_exactly_what_runs() {
+    let world = World::new(0, &[]);
+    let pid = ready(&world);
+    let order = world.record("order.json").expect("because it was ordered");
+    let launched = world.record("launched.json").expect("because it began");
+    let identity = world.record("identity.json").expect("because it is ready");
+    assert_eq!(launched["worker"]["pid"], pid);
+    assert_eq!(launched["worker"], identity["worker"]);
+    assert_eq!(launched["session"], pid);
+    assert_eq!(identity["command"], order["command"]);
+
+    let program = fs::read(format!("/proc/{pid}/exe")).unwrap();
+    let digest = |bytes: &[u8]| Digest::of(bytes).to_string();
+    assert_eq!(identity["executable"]["sha256"], digest(&program));
+    let libraries = identity["libraries"].as_array().unwrap();
+    let mapped = proc_file(pid, "maps");
+    assert!(!libraries.is_empty(), "{identity}");
+    for library in libraries {
+        let path = library["path"].as_str().unwrap();
+        assert!(mapped.contains(path), "{path} in {mapped}");
+        assert_eq!(
+            library["sha256"],
+            digest(&fs::read(path).unwrap()),
+            "{path}"
+        );
+    }
+    let has_libc = libraries
+        .iter()
+        .any(|library| library["path"].as_str().unwrap().contains("libc.so"));
+    assert!(has_libc, "{identity}");
+
+    // The engine has its own session, its cores, its environment and nothing of whoever started it.
+    let environment = proc_file(pid, "environ");
+    let run = order["run"].as_str().unwrap();
+    assert!(
+        environment.contains(&format!("PACKHOUSE_WORKER_RUN={run}\0")),
+        "{environment}"
+    );
+    assert!(!environment.contains("HOME="), "{environment}");
+    assert!(proc_file(pid, "status").contains("Cpus_allowed_list:\t0\n"));
+    let stdin = fs::read_link(format!("/proc/{pid}/fd/0")).unwrap();
+    assert_eq!(stdin, Path::new("/dev/null"));
+    for fd in ["1", "2"] {
+        let log = fs::read_link(format!("/proc/{pid}/fd/{fd}")).unwrap();
+        assert!(log.ends_with("000001/server.log"), "{log:?}");
+    }
+    let sockets = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten();
+    let sockets = sockets.filter_map(|fd| fs::read_link(fd.path()).ok());
+    let sockets = sockets.filter(|target| target.to_string_lossy().starts_with("socket:"));
+    assert_eq!(sockets.count(), 1, "only the one that it listens on");
+    world.done(&["stop", "--execute"], "the end");
+    world.must_be_over("after a stop");
+}
+
+#[test]
+fn a_dry_run_leaves_nothing() {
+    let world = World::new(0, &[]);
+    let said = world.done(&["start"], "a dry run");
+    assert!(said.starts_with("w0: would start on cpu:0\n"), "{said}");
+    assert!(said.contains("worker_server.py"), "{said}");
+    assert!(
+        said.ends_with("Nothing was started: add --execute\n"),
+        "{said}"
+    );
+    assert!(!world.path("home/.local").exists());
+    world.must_be_over("a dry run starts nothing");
+}
+
+#[test]
+fn a_worker_that_runs_is_not_started_again() {
+    let world = World::new(0, &[]);
+    let pid = ready(&world);
+    for words in [&["start", "--execute"][..], &["start"][..]] {
+        let said = Said::of(&world.worker(words));
+        assert_eq!(said.code, Some(3), "{}", said.out);
+        let refusal = format!("w0: refused: it runs already: pid {pid} ");
+        assert!(said.out.starts_with(&refusal), "{}", said.out);
+    }
+    assert_eq!(world.servers(), [pid]);
+    assert_eq!(starts(&world), 1);
+}
+
+#[test]
+fn many_starts_at_once_start_one_engine() {
+    let world = World::new(0, &["--ready-after", "0.3"]);
+    let spawn = || {
+        let mut command = world
+            .sandbox()
+            .command(&worker_words(&["start", "--execute"]));
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.spawn().expect("because it was built")
+    };
+    let children: Vec<_> = (0..6).map(|_| spawn()).collect();
+    let mut codes = Vec::new();
+    for child in children {
+        let said = Said::of(&child.wait_with_output().unwrap());
+        let is_known = said.code == Some(0) || said.out.contains("it runs already");
+        assert!(is_known, "{:?} {}{}", said.code, said.out, said.errors);
+        codes.push(said.code);
+    }
+    codes.sort_unstable();
+    assert_eq!(
+        codes.iter().filter(|code| **code == Some(0)).count(),
+        1,
+        "{codes:?}"
+    );
+    assert_eq!(starts(&world), 1, "{}", world.files());
+    assert_eq!(world.servers().len(), 1);
+}
+
+#[test]
+fn an_early_end_shows_its_last_lines() {
+    let world = World::new(
+        0,
+        &["--say", "first", "--say", "no such model", "--die", "7"],
+    );
+    let said = start(&world);
+    assert_eq!(said.code, Some(1), "{}{}", said.out, said.errors);
+    assert_eq!(
+        said.out,
+        "w0: not ready: it ended before it was ready: exit code 7\n  | first\n  | no such model\n"
+    );
+    let exit = world.record("exit.json").expect("because it ended");
+    assert_eq!(exit["outcome"]["code"], 7);
+    assert!(world.record("identity.json").is_none());
+    // Restarted, it has a log of its own, and the first stays.
+    edit_fleet(&world, "\"no such model\"", "\"another\\u001b[2J\"");
+    edit_fleet(&world, "\"--die\",\"7\"", "\"--kill-self\",\"KILL\"");
+    let said = start(&world);
+    let end =
+        "w0: not ready: it ended before it was ready: signal 9\n  | first\n  | another\\u{1b}[2J\n";
+    assert_eq!((said.code, said.out.as_str()), (Some(1), end));
+    let old = world.done(&["logs", "--run", "1"], "the first log");
+    assert_eq!(old, "first\nno such model\n");
+    let last = world.done(&["logs", "--lines", "1"], "the newest log");
+    assert_eq!(last, "another\\u{1b}[2J\n");
+    let said = Said::of(&world.worker(&["logs", "--run", "9"]));
+    assert_eq!(said.code, Some(2));
+    assert!(
+        said.errors.contains("kept are runs 1, 2"),
+        "{}",
+        said.errors
+    );
+    world.must_be_over("it ended by itself");
+}
+
+#[test]
+fn an_engine_that_cannot_be_executed_says_why() {
+    let world = World::new(0, &[]);
+    let script = world.path("engine");
+    fs::write(&script, "#!/no/such/interpreter\n").unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    fs::set_permissions(&script, mode).unwrap();
+    let text = fs::read_to_string(world.path("fleet.toml")).unwrap();
+    let command = text
+        .lines()
+        .find(|line| line.starts_with("command = "))
+        .unwrap();
+    let script = script.to_str().unwrap();
+    let own = format!("command = [{script:?}, \"{{host}}\", \"{{port}}\"]");
+    edit_fleet(&world, command, &own);
+    let said = start(&world);
+    assert!(matches!(said.code, Some(1 | 3)), "{}", said.out);
+    assert!(
+        said.out.contains("the engine never ran") || said.out.contains("never ran: "),
+        "{}",
+        said.out
+    );
+    assert!(said.out.contains("cannot execute"), "{}", said.out);
+    assert!(said.out.contains("No such file"), "{}", said.out);
+    let exit = world.record("exit.json").expect("because it is recorded");
+    let why = exit["outcome"]["not_started"].as_str().unwrap_or_default();
+    assert!(why.contains("No such file"), "{exit}");
+    world.must_be_over("nothing was executed");
+}
+
+#[test]
+fn a_taken_port_is_refused_on_any_interface_and_its_owner_named() {
+    let world = World::new(0, &[]);
+    let stranger = TcpListener::bind((Ipv4Addr::UNSPECIFIED, world.port())).unwrap();
+    let said = start(&world);
+    assert_eq!(said.code, Some(3), "{}", said.out);
+    let (port, own) = (world.port(), std::process::id());
+    let refusal = format!("w0: refused: port {port} is taken: pid {own} (");
+    assert!(said.out.starts_with(&refusal), "{}", said.out);
+    assert!(
+        said.out.contains(&format!("listens on 0.0.0.0:{port}")),
+        "{}",
+        said.out
+    );
+    assert!(world.record("order.json").is_none());
+    drop(stranger);
+    ready(&world);
+}
+
+#[test]
+fn an_answer_of_a_stranger_is_no_readiness() {
+    let world = World::new(0, &["--listen-after", "600"]);
+    let mut command = world
+        .sandbox()
+        .command(&worker_words(&["start", "--execute"]));
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn().expect("because it was built");
+    wait_until("a launch", || world.record("launched.json").is_some());
+    // A worker's port is free until it listens, and here somebody else is faster.
+    let stranger = TcpListener::bind((Ipv4Addr::LOCALHOST, world.port())).unwrap();
+    std::thread::spawn(move || {
+        for connection in stranger.incoming().flatten() {
+            let mut connection = connection;
+            let _ = connection.read(&mut [0; 1024]);
+            let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}";
+            let _ = connection.write_all(answer);
+        }
+    });
+    let said = Said::of(&child.wait_with_output().unwrap());
+    assert_eq!(said.code, Some(1), "{}", said.out);
+    let own = std::process::id();
+    let foreign = format!("is held by pid {own}, which is not this worker's");
+    assert!(said.out.contains(&foreign), "{}", said.out);
+    assert!(world.record("identity.json").is_none());
+    assert_eq!(world.servers().len(), 1, "it is left as it is");
+}
+
+#[test]
+fn a_worker_that_is_not_ready_in_time_is_left_and_waited_for_again() {
+    let world = World::new(0, &["--ready-after", "4"]);
+    edit_fleet(&world, "ready_timeout_s = 30", "ready_timeout_s = 1");
+    let said = start(&world);
+    assert_eq!(said.code, Some(1), "{}", said.out);
+    assert!(
+        said.out.starts_with(
+            "w0: not ready: it was not ready within 1 s and is left running: loads (health 503)\n"
+        ),
+        "{}",
+        said.out
+    );
+    assert!(said.out.contains("it wrote nothing"), "{}", said.out);
+    let pid = world.servers();
+    assert_eq!(world.status("while it loads")["state"], "starting");
+    // The bound is of the run's own order, so each further start waits a second.
+    let begun = Instant::now();
+    let mut said = start(&world);
+    while said.code != Some(0) {
+        assert!(begun.elapsed() < PATIENCE, "{}", said.out);
+        said = start(&world);
+    }
+    assert!(
+        said.out.contains("note: run 1 was launched before"),
+        "{}",
+        said.out
+    );
+    assert_eq!(world.servers(), pid);
+    assert_eq!(starts(&world), 1);
+    assert_eq!(world.status("at last")["state"], "ready");
+}
+
+#[test]
+fn a_killed_controller_is_followed_by_the_next_start() {
+    let world = World::new(0, &["--ready-after", "1"]);
+    let mut command = world
+        .sandbox()
+        .command(&worker_words(&["start", "--execute"]));
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = command.spawn().expect("because it was built");
+    wait_until("a launch", || world.record("launched.json").is_some());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(world.record("identity.json").is_none());
+    let said = start(&world);
+    assert_eq!(said.code, Some(0), "{}", said.out);
+    assert!(said.out.contains("run 1\n"), "{}", said.out);
+    assert_eq!(starts(&world), 1);
+    assert!(world.record("identity.json").is_some());
+}
+
+#[test]
+fn an_engine_outlives_its_keeper_and_its_end_is_unseen() {
+    let world = World::new(0, &[]);
+    let pid = ready(&world);
+    let keeper = |world: &World| {
+        let running = world.running().into_iter();
+        let mut keepers = running.filter(|running| running.part == Part::Keeper);
+        keepers.next().map(|running| running.pid)
+    };
+    kill(keeper(&world).expect("because it keeps"), "-KILL");
+    wait_until("the keeper's end", || keeper(&world).is_none());
+    assert!(lives(pid));
+    assert_eq!(world.status("without a keeper")["state"], "ready");
+    kill(pid, "-KILL");
+    wait_until("the engine's end", || !lives(pid));
+    let second = ready(&world);
+    assert_ne!(second, pid);
+    let first = world.path("home/.local/state/packhouse/fleets/home/w0/runs/000001/exit.json");
+    let exit: Value = serde_json::from_str(&fs::read_to_string(first).unwrap()).unwrap();
+    assert_eq!(exit["outcome"]["unseen"], true);
+}
+
+#[test]
+fn what_an_engine_leaves_behind_is_ended_and_named() {
+    for leaves in ["--child", "--bare-child"] {
+        let world = World::new(0, &[]);
+        let child = world.path("child");
+        let path = child.to_str().unwrap();
+        world.write_fleet(0, &[leaves, path], "plain");
+        let pid = ready(&world);
+        wait_until("a child", || {
+            fs::read_to_string(&child).is_ok_and(|text| text.ends_with('\n'))
+        });
+        let left: u32 = fs::read_to_string(&child).unwrap().trim().parse().unwrap();
+        assert!(lives(left), "{leaves}");
+        kill(pid, "-INT");
+        wait_until("the keeper's end", || {
+            world.record("exit.json").is_some() && world.running().is_empty()
+        });
+        let exit = world.record("exit.json").unwrap();
+        assert_eq!(exit["outcome"]["code"], 0, "{leaves}");
+        assert_eq!(
+            exit["left_behind"][0]["key"]["pid"], left,
+            "{leaves}: {exit}"
+        );
+        assert_eq!(exit["left_behind"][0]["is_gone"], true, "{leaves}: {exit}");
+        world.must_be_over(leaves);
+    }
+}
+
+#[test]
+fn a_keeper_that_is_asked_to_end_ends_its_engine() {
+    let world = World::new(0, &["--ignore", "INT"]);
+    edit_fleet(&world, "interrupt = 5", "interrupt = 1");
+    ready(&world);
+    let running = world.running();
+    let keeper = running.iter().find(|running| running.part == Part::Keeper);
+    kill(keeper.expect("because it keeps").pid, "-TERM");
+    wait_until("the end of both", || world.running().is_empty());
+    let exit = world
+        .record("exit.json")
+        .expect("because the keeper saw it");
+    assert_eq!(exit["outcome"]["signal"], 15, "{exit}");
+}
+
+#[test]
+fn no_gate_becomes_an_engine_without_leave() {
+    let world = World::new(0, &[]);
+    let mark = world.path("mark");
+    let words = ["gate", "--", "touch", mark.to_str().unwrap()];
+    // No input, an input that ends, and one that says something else.
+    for input in ["", "x", "GG"] {
+        let mut command = world.sandbox().command(&words);
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped());
+        let mut child = command.spawn().expect("because it was built");
+        let mut stdin = child.stdin.take().unwrap();
+        let _ = stdin.write_all(input.as_bytes());
+        drop(stdin);
+        let said = Said::of(&child.wait_with_output().unwrap());
+        assert_eq!(said.code, Some(3), "{input:?}: {}", said.errors);
+        assert!(!mark.exists(), "{input:?}");
+    }
+}
+
+#[test]
+fn signals_that_a_start_ignores_are_not_ignored_by_the_engine() {
+    let world = World::new(0, &[]);
+    let words = worker_words(&["start", "--execute"]);
+    let mut shell = world
+        .sandbox()
+        .shell("trap '' INT TERM HUP XFSZ; exec \"$0\" \"$@\"", &words);
+    let said = Said::of(&shell.output().unwrap());
+    assert_eq!(said.code, Some(0), "{}{}", said.out, said.errors);
+    let [pid] = world.servers()[..] else {
+        panic!("{:?}", world.running());
+    };
+    let status = proc_file(pid, "status");
+    let ignored = status
+        .lines()
+        .find_map(|line| line.strip_prefix("SigIgn:\t"));
+    let ignored = u64::from_str_radix(ignored.unwrap(), 16).unwrap();
+    // Python itself ignores SIGXFSZ.
+    let trapped = [1, 2, 15]
+        .into_iter()
+        .fold(0, |bits, signal| bits | 1 << (signal - 1));
+    assert_eq!(ignored & trapped, 0, "{ignored:x}");
+}
+
+#[test]
+fn a_log_is_bounded_and_says_so() {
+    let world = World::new(0, &["--say-bytes", "400000"]);
+    let text = fs::read_to_string(world.path("fleet.toml")).unwrap();
+    fs::write(
+        world.path("fleet.toml"),
+        text.replace("[engine]", "log_max_bytes = 65536\n[engine]"),
+    )
+    .unwrap();
+    let pid = ready(&world);
+    let log = || world.done(&["logs"], "a bounded log");
+    wait_until("the bound", || log().starts_with("[the first "));
+    let kept = log();
+    assert!(kept.len() < 70_000, "{} bytes are kept", kept.len());
+    let last = format!("line {:058}\n", 400_000 / 64 - 1);
+    assert!(kept.ends_with(&last), "the newest line stays");
+    kill(pid, "-INT");
+    wait_until("the end", || world.record("exit.json").is_some());
+    let exit = world.record("exit.json").unwrap();
+    assert!(
+        exit["log_freed_bytes"].as_u64().unwrap() > 330_000,
+        "{exit}"
+    );
+}
+
+#[test]
+fn only_the_newest_runs_are_kept() {
+    let world = World::new(0, &["--say", "x", "--die", "1"]);
+    let text = fs::read_to_string(world.path("fleet.toml")).unwrap();
+    let text = text.replace("[engine]", "keep_runs = 2\n[engine]");
+    fs::write(world.path("fleet.toml"), text).unwrap();
+    for _ in 0..4 {
+        assert_eq!(start(&world).code, Some(1));
+    }
+    let said = Said::of(&world.worker(&["logs", "--run", "1"]));
+    assert!(
+        said.errors.contains("kept are runs 3, 4"),
+        "{}",
+        said.errors
+    );
+}
+
+#[test]
+fn two_fleets_do_not_share_a_core() {
+    let world = World::new(0, &[]);
+    ready(&world);
+    let other = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let port = other.local_addr().unwrap().port();
+    drop(other);
+    edit_fleet(&world, "name = \"home\"", "name = \"other\"");
+    edit_fleet(
+        &world,
+        &format!("port = {}", world.port()),
+        &format!("port = {port}"),
+    );
+    let said = start(&world);
+    assert_eq!(said.code, Some(3), "{}", said.out);
+    assert!(said.out.contains("cpu:0 is held by "), "{}", said.out);
+    assert!(said.out.contains("worker w0 of fleet home"), "{}", said.out);
+    assert_eq!(starts(&world), 1);
+}
+
+#[test]
+fn an_unknown_worker_and_a_missing_file_are_named() {
+    let world = World::new(0, &[]);
+    let said = Said::of(&world.worker(&["start", "--execute", "--worker", "w7"]));
+    assert_eq!(said.code, Some(2), "{}", said.errors);
+    assert!(
+        said.errors.starts_with("error: no such worker: w7\n"),
+        "{}",
+        said.errors
+    );
+    assert!(said.errors.contains("w0"), "{}", said.errors);
+    let mut command: Command =
+        world
+            .sandbox()
+            .command(&["worker", "start", "--config", "none.toml"]);
+    let said = Said::of(&command.output().unwrap());
+    assert_eq!(said.code, Some(3), "{}", said.errors);
+    assert!(said.errors.contains("none.toml"), "{}", said.errors);
+}
