@@ -91,3 +91,100 @@ impl Element {
 
 /// Elements within elements; the tool's own are at most 7 deep.
 const DEPTH_MAX: usize = 32;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn render(element: &Element) -> String {
+        let Element {
+            name,
+            attributes,
+            text,
+            children,
+        } = element;
+        let blank = if attributes.is_empty() { "" } else { " " };
+        let inner: String = children.iter().map(|child| render(child) + "\n").collect();
+        format!("<{name}{blank}{attributes}>\n{text}\n{inner}</{name}>")
+    }
+
+    fn tree() -> impl Strategy<Value = Element> {
+        let leaf = (
+            "[a-z_]{1,8}",
+            "(|id=\"[0-9:.]{1,8}\")",
+            "(|[A-Za-z0-9./%-]{1,12})",
+        );
+        let leaf = leaf.prop_map(|(name, attributes, text)| Element {
+            name,
+            attributes,
+            text,
+            children: Vec::new(),
+        });
+        leaf.prop_recursive(5, 40, 4, |inner| {
+            ("[a-z_]{1,8}", prop::collection::vec(inner, 0..4)).prop_map(|(name, children)| {
+                Element {
+                    name,
+                    children,
+                    ..Element::default()
+                }
+            })
+        })
+    }
+
+    #[test]
+    fn what_is_not_nested_well_is_refused_with_its_place() {
+        for (document, reason) in [
+            ("", "0 roots"),
+            ("text", "0 roots"),
+            ("<a></a><b></b>", "2 roots"),
+            ("<a><b></a></b>", "</a> ends <b> at byte 6"),
+            ("<a>", "<a> has no end"),
+            ("<a><b>", "<b> has no end"),
+            ("</a>", "ends <> at byte 0"),
+            ("<a><b", "a tag is cut off at byte 3"),
+        ] {
+            let error = Element::parse(document).expect_err("because it is no tree");
+            assert!(error.contains(reason), "{document}: {error}");
+        }
+        let deep = "<a>".repeat(40);
+        let error = Element::parse(&deep).expect_err("because it is too deep");
+        assert!(error.contains("too deep"), "{error}");
+    }
+
+    #[test]
+    fn declarations_and_empty_elements_are_read() {
+        let head = "<?xml version=\"1.0\" ?>\n<!DOCTYPE a SYSTEM \"a.dtd\">\n";
+        let text = &format!("{head}<a><b/><c id=\"1\"/></a>");
+        let root = Element::parse(text).expect("because it is XML");
+        let names: Vec<&str> = root
+            .children
+            .iter()
+            .map(|child| child.name.as_str())
+            .collect();
+        assert_eq!(names, ["b", "c"]);
+        assert_eq!(
+            root.child("c").map(|child| child.attributes.as_str()),
+            Some("id=\"1\"")
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_rendered_parses_to_itself(root in tree()) {
+            prop_assert_eq!(Element::parse(&render(&root)), Ok(root));
+        }
+
+        #[test]
+        fn no_prefix_of_a_tree_is_a_tree(root in tree(), cut in any::<prop::sample::Index>()) {
+            let text = render(&root);
+            let length = cut.index(text.len());
+            prop_assert!(Element::parse(&text[..length]).is_err(), "{}", &text[..length]);
+        }
+
+        #[test]
+        fn no_text_panics(text in "[ -~<>/\n]{0,300}") {
+            let _ = Element::parse(&text);
+        }
+    }
+}

@@ -2,6 +2,7 @@
 
 use super::{Host, Recorded, found, not_found, outcome, pids, why};
 use packhouse_proc::devices::{DeviceMemory, NoTools, Observation, Question, Vendor};
+use proptest::prelude::*;
 
 const TREE: &str = include_str!("../../data/intel/tree.txt");
 const CARDS: &str = include_str!("../../data/intel/discovery.json");
@@ -249,5 +250,72 @@ fn a_list_that_is_cut_off_anywhere_is_no_list() {
     for length in 0..whole.len() {
         let inventory = host.look(&listed(&whole[..length]));
         why(&found(&inventory, "pci:23:00.0").processes);
+    }
+}
+
+/// Older drivers make the UUID of the card's kind alone.
+#[test]
+fn a_uuid_that_two_cards_have_names_neither() {
+    let same = CARDS.replace("0000-0027-0000", "0000-0023-0000");
+    let tools = Recorded::default().said(Question::XpuSmiCards, &same);
+    let inventory = Host::of(TREE).look(&tools);
+    let words = not_found(&inventory, "uuid:00000000-0000-0023-0000-0000e2238086");
+    assert!(
+        words.contains("names 2 devices: pci:0000:23:00.0, pci:0000:27:00.0"),
+        "{words}"
+    );
+}
+
+#[test]
+fn a_neural_accelerator_is_a_device_and_no_gpu() {
+    let host = Host::of(TREE);
+    let folder = "sys/bus/pci/devices/0000:00:0b.0";
+    for (file, content) in [
+        ("class", "0x120000\n"),
+        ("vendor", "0x8086\n"),
+        ("device", "0x643e\n"),
+        ("accel/accel0/dev", "261:0\n"),
+    ] {
+        host.write(&format!("{folder}/{file}"), content);
+    }
+    let client = CLIENT.replace("0000:23:00.0", "0000:00:0b.0");
+    host.client(900, 7, "/dev/accel/accel0", &client);
+    let inventory = host.look(&listed(ITSELF));
+    let card = found(&inventory, "pci:00:0b.0");
+    assert_eq!(card.name, "Intel accelerator 8086:643e");
+    assert_eq!(card.ordinal_in_pci_order, None);
+    assert_eq!(card.nodes.len(), 1);
+    assert!(
+        card.nodes
+            .iter()
+            .all(|node| node.path.ends_with("dev/accel/accel0"))
+    );
+    assert_eq!(pids(&card), [900]);
+    why(&card.memory);
+    let first = found(&inventory, "pci:23:00.0");
+    assert_eq!(
+        first.ordinal_in_pci_order,
+        Some(0),
+        "it does not count among GPUs"
+    );
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    /// One byte of the list changed: the busy card has its users, or nobody's list is known, or a
+    /// row moved to another card that is listed.
+    #[test]
+    fn no_damage_makes_the_busy_card_idle(at in 0..BUSY.len(), byte in 0x20u8..0x7f) {
+        let mut bytes = BUSY.as_bytes().to_vec();
+        bytes[at] = byte;
+        let text = String::from_utf8(bytes).expect("because it is ASCII");
+        let host = Host::of(TREE);
+        host.hidden_process(1);
+        let inventory = host.look(&listed(&text));
+        let card = found(&inventory, "pci:23:00.0");
+        if let Observation::Known(list) = &card.processes {
+            prop_assert!(!list.is_empty(), "{text}");
+        }
     }
 }

@@ -156,6 +156,31 @@ fn without_the_drivers_files_the_card_has_its_node_all_the_same() {
     assert_eq!(card.uuid, None);
 }
 
+/// Some virtual machines pass a card through another way than a PCI bus.
+#[test]
+fn a_card_that_the_bus_does_not_show_is_the_librarys_word() {
+    let host = Host::of("== sys/devices/system/cpu/online\n0-1\n");
+    let inventory = host.look(&Recorded::default().said(Question::Nvml, HELD));
+    let card = found(&inventory, CARD);
+    assert_eq!(card.ordinal_in_pci_order, Some(0));
+    assert_eq!(card.nodes.len(), 1);
+    assert_eq!(pids(&card), [435]);
+}
+
+/// A card that another driver has, as one that is passed to a virtual machine.
+#[test]
+fn a_card_that_the_library_does_not_list_is_there_and_unknown() {
+    let second = TREE.replace("0000:00:06.0", "0000:00:07.0");
+    let tree = format!("{TREE}{second}");
+    let host = Host::of(&tree.replacen("gpus/0000:00:07.0/information", "gpus/none", 1));
+    let inventory = host.look(&Recorded::default().said(Question::Nvml, HELD));
+    let card = found(&inventory, "pci:00:07.0");
+    assert_eq!(card.id.as_str(), "pci:0000:00:07.0");
+    why(&card.memory);
+    why(&card.processes);
+    assert_eq!(pids(&found(&inventory, CARD)), [435]);
+}
+
 #[test]
 fn memory_in_use_and_an_empty_list_is_no_idle_card() {
     let empty = with(
