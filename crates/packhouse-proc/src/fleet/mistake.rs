@@ -40,8 +40,8 @@ impl fmt::Display for Mistake {
     }
 }
 
-/// What a mistake or a problem blocks. `status`, `stop` and `logs` are never blocked: they work from
-/// what starts recorded.
+/// What a mistake or a problem blocks. `status`, `stop` and `logs` are never blocked: they work
+/// from what starts recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Blocks {
     /// Which commands.

@@ -99,8 +99,8 @@ impl Whole<'_, '_> {
         }
     }
 
-    /// Masks follow from the worker's devices; one that the file sets must agree. What only the host
-    /// can tell is compared when the worker is rendered.
+    /// Masks follow from the worker's devices; one that the file sets must agree. What only the
+    /// host can tell is compared when the worker is rendered.
     fn masks(&self, draft: &Draft, notes: &mut Notes) {
         let Some((devices, host)) = witnesses(&draft.devices) else {
             return;
@@ -310,8 +310,8 @@ fn shared(first: &Located<DeviceSpec>, second: &Located<DeviceSpec>) -> Option<S
     (first.value == second.value).then(|| second.value.to_string())
 }
 
-/// Whether two addresses can't both be bound with one port. `::` is taken to answer for IPv4 too, as
-/// it does by default.
+/// Whether two addresses can't both be bound with one port. `::` is taken to answer for IPv4 too,
+/// as it does by default.
 fn meet(left: IpAddr, right: IpAddr) -> bool {
     let (left, right) = (left.to_canonical(), right.to_canonical());
     let covers = |wide: IpAddr, other: IpAddr| match (wide, other) {

@@ -237,7 +237,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_shown_is_parsed_to_the_same(text in "[a{}prt]{0,24}|(\\{port\\}|\\{\\{|x){0,9}") {
+        fn what_is_shown_is_parsed_to_the_same(
+            text in "[a{}prt]{0,24}|(\\{port\\}|\\{\\{|x){0,9}",
+        ) {
             if let Ok(template) = Template::parse(&text) {
                 prop_assert_eq!(Template::parse(&template.to_string()), Ok(template));
             }

@@ -5,8 +5,8 @@ use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt as _;
 
-/// A word as bash takes it: bare, in quotes, or in `$'...'` where it is no UTF-8 or a terminal would
-/// do something else with a character than to draw it.
+/// A word as bash takes it: bare, in quotes, or in `$'...'` where it is no UTF-8 or a terminal
+/// would do something else with a character than to draw it.
 pub fn quoted(word: impl AsRef<OsStr>) -> String {
     let word = word.as_ref();
     let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"_@%+:,./-".contains(byte);

@@ -9,6 +9,8 @@ mod fleet;
 mod fleet_host;
 mod fleet_meaning;
 mod fleet_properties;
+mod fleet_render;
+mod fleet_world;
 mod holders;
 mod locks;
 mod masks;
