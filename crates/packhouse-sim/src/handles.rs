@@ -495,9 +495,15 @@ impl FileBackend for SimFile {
             if fits == 0 && !bytes.is_empty() {
                 return Err(FsErrorKind::NoSpace);
             }
+            let mut bytes = bytes[..fits].to_vec();
+            if machine.flips()
+                && let Some(byte) = bytes.last_mut()
+            {
+                *byte ^= 1;
+            }
             let change = FileChange::Write {
                 offset: usize::try_from(offset).map_err(|_| FsErrorKind::NoSpace)?,
-                bytes: bytes[..fits].to_vec(),
+                bytes,
             };
             machine.file_mut(self.inode)?.change(change);
             let node = machine.node_mut(self.inode)?;

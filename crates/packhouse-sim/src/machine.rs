@@ -27,6 +27,11 @@ pub enum Fault {
         /// Which operation.
         at: u64,
     },
+    /// Operation `at`, where it is a write, says that it worked and leaves one bit wrong.
+    Flip {
+        /// Which operation.
+        at: u64,
+    },
 }
 
 /// What a crash does with pending writes and entries.
@@ -189,12 +194,20 @@ impl Machine {
             Some(Fault::Full { at }) if at <= now && need == Need::Space => {
                 return Err(FsErrorKind::NoSpace);
             }
-            Some(Fault::Stop { .. } | Fault::Error { .. } | Fault::Full { .. }) | None => {}
+            Some(
+                Fault::Stop { .. } | Fault::Error { .. } | Fault::Full { .. } | Fault::Flip { .. },
+            )
+            | None => {}
         }
         if self.read_only {
             return Err(FsErrorKind::ReadOnly);
         }
         Ok(())
+    }
+
+    /// Whether the operation that was counted last leaves a wrong bit.
+    pub(crate) fn flips(&self) -> bool {
+        matches!(self.fault, Some(Fault::Flip { at }) if at + 1 == self.operation_count)
     }
 
     /// Counts a sync, which a read-only file system allows.

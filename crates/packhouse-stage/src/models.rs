@@ -32,6 +32,7 @@ pub use collect::{CollectedModels, DropError, ModelListing, collect, drop_model,
 pub use digests::{
     DigestsError, FILE_DIGEST_SCHEMA, FileDigest, FileDigestError, FileDigests, HowKnown, digest_of,
 };
+pub(crate) use entry::models_dir;
 pub use entry::{CopyProblem, CopyRefusal};
 pub use find::{AdmittedFile, AdmittedModel, ModelMiss, ModelQuery, find, find_content, find_key};
 pub use key::ModelKey;

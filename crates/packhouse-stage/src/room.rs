@@ -13,6 +13,7 @@
 //! Never: waits for a stager that is at work.
 
 use crate::collect::remove_tree;
+use crate::models::models_dir;
 use crate::name::{ROOM_PREFIX, TEMP_PREFIX};
 use crate::root::StageRoot;
 use packhouse_base::Blame;
@@ -182,11 +183,11 @@ impl StageRoot {
             let count: u64 = text.parse().unwrap_or(0);
             sweep.reserved_bytes = sweep.reserved_bytes.saturating_add(count);
         }
-        for (name, digits) in with_prefix(&names, TEMP_PREFIX) {
-            if !live.contains(&digits) {
-                sweep.temp_count += 1;
-                sweep.temp_bytes += remove_tree(&self.dir, name, dry_run)?;
-            }
+        sweep.remove_dead(&self.dir, &names, &live, dry_run)?;
+        if let Some(models) = models_dir(self)? {
+            let names = models.list()?;
+            let names: Vec<&str> = names.iter().filter_map(|name| name.to_str()).collect();
+            sweep.remove_dead(&models, &names, &live, dry_run)?;
         }
         if !dry_run {
             for name in &sweep.dead_names {
@@ -210,6 +211,25 @@ pub(crate) struct Sweep {
     pub(crate) temp_count: u64,
     pub(crate) temp_bytes: u64,
     dead_names: Vec<String>,
+}
+
+impl Sweep {
+    /// Removes the unfinished entries of a folder whose stagers are dead.
+    fn remove_dead(
+        &mut self,
+        dir: &Dir,
+        names: &[&str],
+        live: &[&str],
+        dry_run: bool,
+    ) -> Result<(), FsError> {
+        for (name, digits) in with_prefix(names, TEMP_PREFIX) {
+            if !live.contains(&digits) {
+                self.temp_count += 1;
+                self.temp_bytes += remove_tree(dir, name, dry_run)?;
+            }
+        }
+        Ok(())
+    }
 }
 
 impl Reservation {

@@ -41,6 +41,8 @@ pub struct ModelListing {
 pub struct CollectedModels {
     /// Copies that a newer one superseded.
     pub superseded: Unstaged,
+    /// What dead processes left unfinished.
+    pub temps: Unstaged,
     /// Records of paths whose copies are gone, or that can't be read, and what dead writers left.
     pub record_count: u64,
     /// What could not be removed, in words.
@@ -173,11 +175,17 @@ pub fn collect(root: &StageRoot, dry_run: bool) -> Result<CollectedModels, DropE
             Err(error) => collected.failures.push(error.to_string()),
         }
     }
+    // The living are told from the dead under this lock, and records are written under it, after
+    // their copies were published.
+    let _held = root.lock_room()?;
+    let swept = root.sweep(dry_run)?;
+    collected.temps = Unstaged {
+        count: swept.temp_count,
+        bytes: swept.temp_bytes,
+    };
     let Some(dir) = sources_dir(root)? else {
         return Ok(collected);
     };
-    // A record is written under this lock, after its copy was published.
-    let _held = root.lock_room()?;
     let names = entries(root)?;
     for (name, record) in read_all(root)? {
         let is_kept = record.is_ok_and(|record| names.iter().any(|copy| copy.key == record.key));
@@ -199,7 +207,11 @@ pub fn strangers(root: &StageRoot) -> Result<Vec<String>, FsError> {
     };
     let names = models.list()?;
     let strange = names.iter().filter(|name| {
-        let is_ours = |name: &str| EntryName::parse(name).is_some() || name == SOURCES_NAME;
+        let is_ours = |name: &str| {
+            EntryName::parse(name).is_some()
+                || name.starts_with(TEMP_PREFIX)
+                || name == SOURCES_NAME
+        };
         !name.to_str().is_some_and(is_ours)
     });
     let strange = strange.map(|name| name.to_string_lossy().into_owned());
@@ -226,12 +238,14 @@ fn remove(root: &StageRoot, name: EntryName) -> Result<(), FsError> {
         return Ok(());
     };
     let aside = format!("{TEMP_PREFIX}{}", root.random_digits()?);
-    match models.rename_new(name.to_string(), &root.dir, &aside) {
+    match models.rename_new(name.to_string(), &models, &aside) {
         // Another process was faster.
         Err(error) if error.kind == FsErrorKind::NotFound => return Ok(()),
         other => other?,
     }
-    remove_tree(&root.dir, &aside, false).map(|_| ())
+    // Else a crash could leave its name and not its files.
+    models.sync()?;
+    remove_tree(&models, &aside, false).map(|_| ())
 }
 
 /// Bytes of a copy's files; what can't be listed counts as none.

@@ -261,12 +261,14 @@ pub(crate) fn models_dir(root: &StageRoot) -> Result<Option<Dir>, FsError> {
     }
 }
 
-/// The folder of copies, made where it is absent.
+/// The folder of copies, made where it is absent, and durable.
 pub(crate) fn make_models_dir(root: &StageRoot) -> Result<Dir, FsError> {
     match root.dir.make_dir(MODELS_NAME, FOLDER_MODE) {
-        Err(error) if error.kind != FsErrorKind::Exists => return Err(error),
-        Ok(()) | Err(_) => {}
+        Err(error) if error.kind == FsErrorKind::Exists => {}
+        other => other?,
     }
+    // Also where a dead process made it and got no further.
+    root.dir.sync()?;
     root.dir.open_dir(MODELS_NAME)
 }
 

@@ -82,7 +82,10 @@ mod tests {
         let (a, b) = (Digest::of(b"a"), Digest::of(b"b"));
         assert_eq!(ModelKey::of(&[a]), ModelKey(a));
         let both = ModelKey::of(&[a, b]);
-        assert_eq!(both.to_string(), "PLACEHOLDER");
+        assert_eq!(
+            both.to_string(),
+            "ed885d86d85b4830181c1cb5e8be43ce36f15cfff69631b07a207d1cc986e79d"
+        );
         assert_ne!(both, ModelKey::of(&[b, a]));
         assert_ne!(both, ModelKey::of(&[a, b, b]));
     }

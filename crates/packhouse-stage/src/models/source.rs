@@ -347,9 +347,11 @@ pub(crate) fn sources_dir(root: &StageRoot) -> Result<Option<Dir>, FsError> {
 fn make_sources_dir(root: &StageRoot) -> Result<Dir, FsError> {
     let models = crate::models::entry::make_models_dir(root)?;
     match models.make_dir(SOURCES_NAME, FOLDER_MODE) {
-        Err(error) if error.kind != FsErrorKind::Exists => return Err(error),
-        Ok(()) | Err(_) => {}
+        Err(error) if error.kind == FsErrorKind::Exists => {}
+        other => other?,
     }
+    // Also where a dead process made it and got no further.
+    models.sync()?;
     models.open_dir(SOURCES_NAME)
 }
 

@@ -11,30 +11,30 @@ use crate::staged::FOLDER_MODE;
 use packhouse_sys::fs::{Dir, FsError};
 
 /// A folder under a name that no look-up knows. Dropped before `publish`, it is gone.
-pub(crate) struct TempCopy<'a> {
-    root: &'a StageRoot,
+pub(crate) struct TempCopy {
+    models: Dir,
     name: String,
     dir: Dir,
     pub(crate) files: Dir,
     is_published: bool,
 }
 
-impl<'a> TempCopy<'a> {
+impl TempCopy {
     /// Makes it under the reservation's digits, by which the living are told from the dead.
-    pub(crate) fn make(root: &'a StageRoot, room: &Reservation) -> Result<Self, FsError> {
-        let name = room.temp_name();
-        root.dir.make_dir(&name, FOLDER_MODE)?;
+    pub(crate) fn make(root: &StageRoot, room: &Reservation) -> Result<Self, FsError> {
+        let (models, name) = (make_models_dir(root)?, room.temp_name());
+        models.make_dir(&name, FOLDER_MODE)?;
         let undo = |error: FsError| {
             // The first error is the one to report.
-            let _ = remove_tree(&root.dir, &name, false);
+            let _ = remove_tree(&models, &name, false);
             error
         };
-        let dir = root.dir.open_dir(&name).map_err(undo)?;
+        let dir = models.open_dir(&name).map_err(undo)?;
         let made = dir.make_dir(FILES_NAME, FOLDER_MODE);
         let files = made.and_then(|()| dir.open_dir(FILES_NAME));
         let files = files.map_err(undo)?;
         Ok(Self {
-            root,
+            models,
             name,
             dir,
             files,
@@ -49,21 +49,18 @@ impl<'a> TempCopy<'a> {
         file.sync()?;
         self.files.sync()?;
         self.dir.sync()?;
-        let models = make_models_dir(self.root)?;
-        self.root
-            .dir
-            .rename_new(&self.name, &models, name.to_string())?;
+        let models = &self.models;
+        models.rename_new(&self.name, models, name.to_string())?;
         self.is_published = true;
-        models.sync()?;
-        self.root.dir.sync()
+        models.sync()
     }
 }
 
-impl Drop for TempCopy<'_> {
+impl Drop for TempCopy {
     fn drop(&mut self) {
         if !self.is_published {
             // What stays behind has no living reservation, and the next stager removes it.
-            let _ = remove_tree(&self.root.dir, &self.name, false);
+            let _ = remove_tree(&self.models, &self.name, false);
         }
     }
 }

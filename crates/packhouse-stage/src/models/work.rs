@@ -54,7 +54,7 @@ enum Standing {
     Bad(CopyProblem, Option<Box<Entry>>),
 }
 
-impl<'a> Work<'a> {
+impl Work<'_> {
     /// Refuses what is no model to copy.
     pub(crate) fn judge_request(&self) -> Result<(), ModelPrepareError> {
         let (files, wanted) = (self.files.files, self.files.expected);
@@ -270,7 +270,7 @@ impl<'a> Work<'a> {
         &self,
         identities: &[StatIdentity],
         before: Option<&SourceRecord>,
-    ) -> Result<(Reservation, TempCopy<'a>, Vec<Copied>), ModelPrepareError> {
+    ) -> Result<(Reservation, TempCopy, Vec<Copied>), ModelPrepareError> {
         let names = self.names()?;
         let room = self.reserve(identities, before)?;
         let bytes = identities.iter().map(|identity| identity.size).sum();
@@ -336,7 +336,7 @@ impl<'a> Work<'a> {
     /// Publishes a copy as the newest of its model, and removes the older ones.
     fn publish(
         &self,
-        temp: TempCopy<'_>,
+        temp: TempCopy,
         key: ModelKey,
         copies: Vec<Copied>,
     ) -> Result<(), ModelPrepareError> {
@@ -457,7 +457,7 @@ impl<'a> Work<'a> {
 /// The receipts of a copy that waits to be published. Errors when a file changed since it was read
 /// back.
 fn receipts(
-    temp: &TempCopy<'_>,
+    temp: &TempCopy,
     key: ModelKey,
     generation: u64,
     copies: Vec<Copied>,
