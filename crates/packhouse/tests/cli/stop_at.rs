@@ -57,7 +57,7 @@ pub(crate) struct Call {
 pub(crate) fn run(sandbox: &Sandbox, words: &[&str], plan: Plan<'_>) -> Stopped {
     let log = tempfile::NamedTempFile::new_in(sandbox.path("")).expect("because it is writable");
     let plain = sandbox.command(words);
-    let mut command = Command::new(program());
+    let mut command = Command::new(built("stop_at"));
     for pid in plan.attached {
         command.args(["--attach", &pid.to_string()]);
     }
@@ -113,21 +113,21 @@ fn read(text: &str, output: Output) -> Stopped {
     }
 }
 
-/// Builds the program once for all tests.
-fn program() -> PathBuf {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli/stop_at.c");
+/// A program of these tests in C, built once for all of them.
+pub(crate) fn built(name: &str) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/cli/{name}.c"));
     let mut hasher = DefaultHasher::new();
     std::fs::read(&source)
         .expect("because it is checked in")
         .hash(&mut hasher);
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("stop-at");
-    let target = folder.join(format!("{:016x}", hasher.finish()));
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("programs");
+    let target = folder.join(format!("{name}-{:016x}", hasher.finish()));
     if target.exists() {
         return target;
     }
     std::fs::create_dir_all(&folder).expect("because the build folder is writable");
     let own = tempfile::tempdir_in(&folder).expect("because the build folder is writable");
-    let new = own.path().join("stop_at");
+    let new = own.path().join(name);
     let output = Command::new("cc")
         .args([
             "-std=gnu11",

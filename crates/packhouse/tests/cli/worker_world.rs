@@ -1,13 +1,15 @@
-//! A fleet of one worker whose engine is `worker_server.py`, in a home of its own. Whatever runs in
-//! it names the sandbox's folder in its arguments or environment, so all of it is found and ended.
+//! A fleet of one worker whose engine is a server of the tests, in a home of its own. Whatever runs
+//! in it names the sandbox's folder in its arguments or environment, so all of it is found and
+//! ended.
 
 use crate::sandbox::Sandbox;
+use crate::stop_at;
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -54,36 +56,40 @@ impl World {
         world
     }
 
-    /// Writes the fleet file again.
+    /// The same with the engine of `quick_server.c`.
+    pub(crate) fn quick(core: usize) -> Self {
+        let world = Self {
+            sandbox: Sandbox::new(),
+            port: free_port(),
+        };
+        world.write(core, &[stop_at::built("quick_server")], &[], "plain");
+        world
+    }
+
+    /// Writes the fleet file again, for `worker_server.py` with these words.
     pub(crate) fn write_fleet(&self, core: usize, words: &[&str], backend: &str) {
-        let mut command = vec![python().to_owned(), "-I".to_owned(), "-S".to_owned()];
-        command.push(format!(
-            "{}/tests/cli/worker_server.py",
-            env!("CARGO_MANIFEST_DIR")
-        ));
-        let starts = self.path("starts");
+        let server = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cli/worker_server.py");
+        let program = [python(), "-I", "-S", server].map(PathBuf::from);
+        self.write(core, &program, words, backend);
+    }
+
+    fn write(&self, core: usize, program: &[PathBuf], words: &[&str], backend: &str) {
+        let plain = |path: &Path| path.to_str().expect("because it is plain text").to_owned();
+        let mut command: Vec<String> = program.iter().map(|word| plain(word)).collect();
         let fixed = ["--host", "{host}", "--port", "{port}", "--starts"];
         command.extend(fixed.map(str::to_owned));
-        command.push(
-            starts
-                .to_str()
-                .expect("because it is plain text")
-                .to_owned(),
-        );
+        command.push(plain(&self.path("starts")));
         command.extend(words.iter().map(|word| (*word).to_owned()));
         let command = serde_json::to_string(&command).expect("because it is text");
-        let mut text =
-            format!("schema = \"packhouse/fleet/1\"\nname = \"home\"\nbackend = \"{backend}\"\n");
-        write!(text, "[engine]\ncommand = {command}\npacks = false\n").unwrap();
-        text.push_str("[common]\nready_timeout_s = 30\n");
-        text.push_str("stop_timeouts_s = { interrupt = 5, terminate = 5, kill = 5 }\n");
         let core = core % std::thread::available_parallelism().map_or(1, usize::from);
         let port = self.port;
-        write!(
-            text,
-            "[[worker]]\nname = \"w0\"\nrole = \"test\"\ndevice = \"cpu:{core}\"\nport = {port}\n"
-        )
-        .unwrap();
+        let text = format!(
+            "schema = \"packhouse/fleet/1\"\nname = \"home\"\nbackend = \"{backend}\"\n\
+             [engine]\ncommand = {command}\npacks = false\n\
+             [common]\nready_timeout_s = 30\n\
+             stop_timeouts_s = {{ interrupt = 5, terminate = 5, kill = 5 }}\n\
+             [[worker]]\nname = \"w0\"\nrole = \"test\"\ndevice = \"cpu:{core}\"\nport = {port}\n"
+        );
         fs::write(self.path("fleet.toml"), text).unwrap();
     }
 
@@ -280,12 +286,7 @@ fn running(pid: u32, needle: &[u8]) -> Option<Running> {
     let part = match first {
         b"keep" => Part::Keeper,
         b"gate" => Part::Gate,
-        _ if words
-            .windows(19)
-            .any(|window| window == b"/worker_server.py\0-") =>
-        {
-            Part::Server
-        }
+        _ if words.windows(10).any(|window| window == b"\0--starts\0") => Part::Server,
         _ => Part::Other,
     };
     Some(Running { pid, part })
