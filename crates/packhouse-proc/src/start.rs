@@ -22,6 +22,7 @@ use packhouse_base::Blame;
 use packhouse_sys::clock::Clock;
 use packhouse_sys::fs::{Fs, FsError};
 use packhouse_sys::spawn::spawn_detached;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::OFlags;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -47,14 +48,18 @@ pub enum Before {
     /// None, or one that is over: a new run may be launched.
     Free,
     /// One that was launched and whose identity was never recorded: its wait goes on.
-    Unfinished {
-        /// The run.
-        run: Run,
-        /// Its order.
-        order: Box<Order>,
-        /// Its processes.
-        launched: Launched,
-    },
+    Unfinished(Box<Underway>),
+}
+
+/// A run that was launched.
+#[derive(Debug)]
+pub struct Underway {
+    /// The run.
+    pub run: Run,
+    /// Its order.
+    pub order: Order,
+    /// Its processes.
+    pub launched: Launched,
 }
 
 /// Why a worker's next run was not launched.
@@ -75,7 +80,10 @@ pub enum LaunchError {
         number: u32,
     },
     /// It is being stopped.
-    #[error("run {number} is being stopped, and not all of it is gone")]
+    #[error(
+        "run {number} is being stopped, and not all of it is gone: `packhouse worker stop \
+         --execute` goes on with it"
+    )]
     Stopping {
         /// The run.
         number: u32,
@@ -203,11 +211,11 @@ impl Launcher<'_> {
             let worker = launched.worker;
             return Err(LaunchError::Runs { worker, number });
         }
-        Ok(Before::Unfinished {
+        Ok(Before::Unfinished(Box::new(Underway {
             run,
-            order: Box::new(order),
+            order,
             launched,
-        })
+        })))
     }
 
     /// Waits until a run is launched or will never be: a start that was ended may have left a keeper
@@ -266,18 +274,25 @@ impl Launcher<'_> {
         runs: &Runs,
         lock: &WorkerLock,
         order: &Order,
-    ) -> Result<(Run, Launched), LaunchError> {
+    ) -> Result<Underway, LaunchError> {
         let run = runs.create(lock, order)?;
         let started = match order.backend {
-            Backend::Plain => self.spawn_plain(&run),
-            Backend::Systemd => self.spawn_unit(&run, order),
+            Backend::Plain => self.spawn_plain(&run).map(Some),
+            Backend::Systemd => self.spawn_unit(&run, order).map(|()| None),
         };
-        if let Err(error) = started {
-            self.give_up(&run, order, &error.to_string())?;
-            return Err(error);
-        }
-        let launched = self.await_launch(&run, order)?;
-        Ok((run, launched))
+        let life = match started {
+            Ok(life) => life,
+            Err(error) => {
+                self.give_up(&run, order, &error.to_string())?;
+                return Err(error);
+            }
+        };
+        let launched = self.await_launch(&run, order, life.as_ref())?;
+        Ok(Underway {
+            run,
+            order: order.clone(),
+            launched,
+        })
     }
 
     /// A run id that nobody has.
@@ -287,7 +302,9 @@ impl Launcher<'_> {
         Ok(RunId::new(bytes))
     }
 
-    fn spawn_plain(&self, run: &Run) -> Result<(), LaunchError> {
+    /// Answers a pipe that ends when the keeper does: it has the other end, and gives it to nobody.
+    fn spawn_plain(&self, run: &Run) -> Result<io::PipeReader, LaunchError> {
+        let (life, held) = io::pipe().map_err(LaunchError::Keeper)?;
         let log = open_or_create(run.dir(), KEEPER_LOG)?;
         let log = append_to(log.as_fd()).map_err(LaunchError::Keeper)?;
         let mut command = Command::new(self.program);
@@ -298,9 +315,10 @@ impl Launcher<'_> {
             .env_clear()
             .current_dir("/")
             .stdin(Stdio::null())
-            .stdout(Stdio::null())
+            .stdout(Stdio::from(held))
             .stderr(Stdio::from(log));
-        spawn_detached(&mut command).map_err(LaunchError::Keeper)
+        spawn_detached(&mut command).map_err(LaunchError::Keeper)?;
+        Ok(life)
     }
 
     fn spawn_unit(&self, run: &Run, order: &Order) -> Result<(), LaunchError> {
@@ -324,11 +342,17 @@ impl Launcher<'_> {
     }
 
     /// Waits for the keeper's record.
-    fn await_launch(&self, run: &Run, order: &Order) -> Result<Launched, LaunchError> {
+    fn await_launch(
+        &self,
+        run: &Run,
+        order: &Order,
+        life: Option<&io::PipeReader>,
+    ) -> Result<Launched, LaunchError> {
         let begun_ns = self.clock.steady_ns();
         let mut was_there = false;
         loop {
             // Asked before the records are read: a keeper that is gone has written all it will.
+            let is_gone = life.is_some_and(has_ended);
             let is_there = run.keeper_lives()?;
             if let Some(exit) = run.read::<RunExit>()?
                 && let Outcome::NotStarted { why } = exit.outcome
@@ -340,7 +364,7 @@ impl Launcher<'_> {
             }
             let waited_ns = self.clock.steady_ns().saturating_sub(begun_ns);
             let is_late = !is_there && waited_ns > KEEPER_TIMEOUT_NS;
-            if (was_there && !is_there) || is_late {
+            if is_gone || (was_there && !is_there) || is_late {
                 self.give_up(run, order, "its keeper ended before it launched anything")?;
                 if let Some(launched) = run.read::<Launched>()? {
                     return Ok(launched);
@@ -406,6 +430,14 @@ impl Launcher<'_> {
             log_freed_bytes: 0,
         })?)
     }
+}
+
+/// Whether nobody has the other end of a pipe any more.
+fn has_ended(life: &io::PipeReader) -> bool {
+    let mut polled = [PollFd::new(life, PollFlags::IN)];
+    // What can't be asked is not known to have ended.
+    poll(&mut polled, Some(&Timespec::default())).is_ok()
+        && polled[0].revents().contains(PollFlags::HUP)
 }
 
 /// A descriptor of a log for a process that appends to it.
