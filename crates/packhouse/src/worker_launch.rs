@@ -14,10 +14,10 @@ use packhouse_proc::identity::RUN_ID_VARIABLE;
 use packhouse_proc::locks::{DeviceLocks, LockSite};
 use packhouse_proc::managed::managed;
 use packhouse_proc::procfs::Procfs;
-use packhouse_proc::records::{Backend, Launched, Order, OrderModel, Timestamp};
+use packhouse_proc::records::{Backend, Order, OrderModel, Timestamp};
 use packhouse_proc::render::Rendered;
 use packhouse_proc::runs::{Run, Runs, WorkerLock};
-use packhouse_proc::start::{Before, Launcher};
+use packhouse_proc::start::{Before, Launcher, Underway};
 use packhouse_stage::models::{AdmittedModel, ModelMiss};
 use packhouse_sys::clock::RealClock;
 use packhouse_sys::fs::Fs;
@@ -69,9 +69,7 @@ pub(crate) struct Refused {
 
 /// A worker that was launched.
 pub(crate) struct InFlight {
-    pub(crate) run: Run,
-    pub(crate) order: Order,
-    pub(crate) launched: Launched,
+    pub(crate) underway: Underway,
     pub(crate) notes: Vec<String>,
     /// Whether it was launched by an earlier start.
     pub(crate) resumed: bool,
@@ -186,7 +184,7 @@ impl<'a> Desk<'a> {
         };
         let resumes = match &before {
             Before::Free => None,
-            Before::Unfinished { run, .. } => Some(run.number()),
+            Before::Unfinished(underway) => Some(underway.run.number()),
         };
         if resumes.is_none() {
             self.backend.clone()?;
@@ -219,17 +217,11 @@ impl<'a> Desk<'a> {
         let before = launcher
             .before(&runs, &lock)
             .map_err(|error| said(&error))?;
-        if let Before::Unfinished {
-            run,
-            order,
-            launched,
-        } = before
-        {
+        if let Before::Unfinished(underway) = before {
+            let number = underway.run.number();
             return Ok(Begun::Launched(Box::new(InFlight {
-                notes: vec![format!("run {} was launched before", run.number())],
-                run,
-                order: *order,
-                launched,
+                underway: *underway,
+                notes: vec![format!("run {number} was launched before")],
                 resumed: true,
                 _lock: lock,
             })));
@@ -239,33 +231,12 @@ impl<'a> Desk<'a> {
             None => None,
             Some(path) => worker_order::model(ready.worker, path, copy.as_ref(), self.lookup)?,
         };
-        let keep = self
-            .file
-            .reading
-            .fleet
-            .as_ref()
-            .map_or(10, |fleet| fleet.keep_runs);
-        let keep = usize::try_from(keep).unwrap_or(usize::MAX);
-        // The run that is about to be made is one of them.
-        if let Err(error) = runs.prune(&lock, keep.saturating_sub(1)) {
+        // The run that is about to be made is one of those that are kept.
+        if let Err(error) = runs.prune(&lock, self.keep_runs().saturating_sub(1)) {
             notes.push(format!("old runs stay: {error}"));
         }
-        let site = LockSite {
-            fs: self.fs.as_ref(),
-            clock: &RealClock,
-            procfs: &self.procfs,
-            state: &self.state,
-            sys: Path::new("/sys"),
-        };
         let devices = &ready.found.devices;
-        let locks = DeviceLocks::take(&site, devices, self.lock_timeout_ns);
-        let locks = locks.map_err(|error| said(&error))?;
-        for held in locks.user_only() {
-            let (device, why) = (&held.device, &held.why);
-            notes.push(format!(
-                "{device} is locked among this user's processes only: {why}"
-            ));
-        }
+        let locks = self.lock(devices, &mut notes)?;
         let fresh = self.inventory_under_locks(devices);
         let inventory = fresh.as_ref().unwrap_or(&self.place.inventory);
         notes.extend(self.free(ready, inventory)?);
@@ -273,10 +244,8 @@ impl<'a> Desk<'a> {
         let launched = launcher.launch(&runs, &lock, &order);
         drop(locks);
         match launched {
-            Ok((run, launched)) => Ok(Begun::Launched(Box::new(InFlight {
-                run,
-                order,
-                launched,
+            Ok(underway) => Ok(Begun::Launched(Box::new(InFlight {
+                underway,
                 notes,
                 resumed: false,
                 _lock: lock,
@@ -287,6 +256,31 @@ impl<'a> Desk<'a> {
                 notes,
             }),
         }
+    }
+
+    fn lock(&self, devices: &[Device], notes: &mut Vec<String>) -> Result<DeviceLocks, String> {
+        let site = LockSite {
+            fs: self.fs.as_ref(),
+            clock: &RealClock,
+            procfs: &self.procfs,
+            state: &self.state,
+            sys: Path::new("/sys"),
+        };
+        let locks = DeviceLocks::take(&site, devices, self.lock_timeout_ns);
+        let locks = locks.map_err(|error| error.to_string())?;
+        for held in locks.user_only() {
+            let (device, why) = (&held.device, &held.why);
+            notes.push(format!(
+                "{device} is locked among this user's processes only: {why}"
+            ));
+        }
+        Ok(locks)
+    }
+
+    fn keep_runs(&self) -> usize {
+        let fleet = self.file.reading.fleet.as_ref();
+        let keep = fleet.map_or(10, |fleet| fleet.keep_runs);
+        usize::try_from(keep).unwrap_or(usize::MAX)
     }
 
     fn launcher<'s>(&'s self, program: &'s Path) -> Launcher<'s> {

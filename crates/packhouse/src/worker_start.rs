@@ -50,8 +50,10 @@ impl Report {
         match waited {
             Waited::Would(would) => self.would(name, &would),
             Waited::Refused(refused) => self.refused(name, &refused),
-            Waited::Ended(flight, Ok(identity)) => self.ready(name, &flight, &identity),
-            Waited::Ended(flight, Err(why)) => self.not_ready(name, &flight, &why),
+            Waited::Ended(flight, ended) => match *ended {
+                Ok(identity) => self.ready(name, &flight, &identity),
+                Err(why) => self.not_ready(name, &flight, &why),
+            },
         }
     }
 
@@ -116,13 +118,13 @@ impl Report {
             "{name}: ready{after}: pid {}, {}, run {}",
             identity.worker.pid,
             identity.listener.address,
-            flight.run.number(),
+            flight.underway.run.number(),
         ));
         self.notes(&flight.notes);
         self.workers.push(json!({
             "worker": name.as_str(),
             "outcome": "ready",
-            "run": flight.run.number(),
+            "run": flight.underway.run.number(),
             "resumed": flight.resumed,
             "identity": identity.to_value(),
             "notes": flight.notes,
@@ -132,12 +134,12 @@ impl Report {
     fn not_ready(&mut self, name: &WorkerName, flight: &InFlight, why: &NotReady) {
         self.is_not_ready = true;
         self.line(&format!("{name}: not ready: {why}"));
-        let log = self.log(Some(&flight.run));
+        let log = self.log(Some(&flight.underway.run));
         self.notes(&flight.notes);
         self.workers.push(json!({
             "worker": name.as_str(),
             "outcome": "not_ready",
-            "run": flight.run.number(),
+            "run": flight.underway.run.number(),
             "reason": why.to_string(),
             "notes": flight.notes,
             "log": log,

@@ -17,7 +17,7 @@ pub(crate) enum Waited {
     /// Something is against it.
     Refused(Refused),
     /// It was launched, and is ready or will not be.
-    Ended(Box<InFlight>, Result<Identity, NotReady>),
+    Ended(Box<InFlight>, Box<Result<Identity, NotReady>>),
 }
 
 /// Waits for all workers that were launched; the others are handed on.
@@ -30,15 +30,15 @@ pub(crate) fn wait(procfs: &Procfs, names: &[WorkerName], begun: Vec<Begun>) -> 
             let waiting = Waiting {
                 procfs,
                 clock: &RealClock,
-                run: &flight.run,
-                order: &flight.order,
-                launched: &flight.launched,
+                run: &flight.underway.run,
+                order: &flight.underway.order,
+                launched: &flight.underway.launched,
             };
             let ended = waiting.wait(&mut |progress, waited_ns| {
                 board.tell(index, progress, waited_ns);
             });
             board.ended(index, ended.is_ok());
-            Waited::Ended(flight, ended)
+            Waited::Ended(flight, Box::new(ended))
         }
     };
     std::thread::scope(|scope| {
