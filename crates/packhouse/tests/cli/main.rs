@@ -28,6 +28,7 @@ mod usage;
 mod worker_devices;
 mod worker_kills;
 mod worker_starts;
+mod worker_stops;
 mod worker_systemd;
 mod worker_world;
 mod writers;
