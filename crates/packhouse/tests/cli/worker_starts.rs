@@ -396,6 +396,70 @@ fn what_an_engine_leaves_behind_is_ended_and_named() {
 }
 
 #[test]
+fn what_nobody_ended_is_in_the_way_of_a_start_and_is_stopped() {
+    let world = World::new(0, &[]);
+    let child = world.path("child");
+    world.write_fleet(0, &["--child", child.to_str().unwrap()], "plain");
+    let pid = ready(&world);
+    let text = || fs::read_to_string(&child).unwrap_or_default();
+    wait_until("a child", || text().ends_with('\n'));
+    let left: u32 = text().trim().parse().unwrap();
+    let running = world.running();
+    let keeper = running.iter().find(|running| running.part == Part::Keeper);
+    let keeper = keeper.expect("because it keeps").pid;
+    kill(keeper, "-KILL");
+    wait_until("the keeper's end", || !lives(keeper));
+    kill(pid, "-KILL");
+    wait_until("the engine's end", || !lives(pid));
+    for words in [&["start"][..], &["start", "--execute"][..]] {
+        let said = Said::of(&world.worker(words));
+        assert_eq!(said.code, Some(3), "{}", said.out);
+        let refusal = format!("run 1 left processes behind: pid {left} (");
+        assert!(said.out.contains(&refusal), "{}", said.out);
+    }
+    assert!(lives(left));
+    world.done(&["stop", "--execute"], "what was left");
+    assert!(!lives(left));
+    let second = ready(&world);
+    assert_ne!(second, pid);
+}
+
+#[test]
+fn a_run_is_never_launched_twice() {
+    let world = World::new(0, &[]);
+    ready(&world);
+    let run = world.path("home/.local/state/packhouse/fleets/home/w0/runs/000001");
+    let run = run.to_str().unwrap();
+    world.done(&["stop", "--execute"], "the first");
+    let said = Said::of(&world.sandbox().command(&["keep", run]).output().unwrap());
+    assert_eq!(said.code, Some(3), "{}{}", said.out, said.errors);
+    assert!(
+        said.errors
+            .contains("this run was launched or given up before"),
+        "{}",
+        said.errors
+    );
+    // Nor is one that was ordered before the host was started again.
+    for record in ["launched.json", "exit.json", "identity.json"] {
+        fs::remove_file(Path::new(run).join(record)).unwrap();
+    }
+    let order = Path::new(run).join("order.json");
+    let text = fs::read_to_string(&order).unwrap();
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+    let other = "00000000-0000-4000-8000-000000000000";
+    fs::write(&order, text.replace(boot.trim(), other)).unwrap();
+    let said = Said::of(&world.sandbox().command(&["keep", run]).output().unwrap());
+    assert_eq!(said.code, Some(3), "{}{}", said.out, said.errors);
+    assert!(
+        said.errors.contains("ordered in an earlier boot"),
+        "{}",
+        said.errors
+    );
+    assert_eq!(starts(&world), 1);
+    world.must_be_over("nothing was launched");
+}
+
+#[test]
 fn a_keeper_that_is_asked_to_end_ends_its_engine() {
     let world = World::new(0, &["--ignore", "INT"]);
     edit_fleet(&world, "interrupt = 5", "interrupt = 1");
