@@ -336,6 +336,12 @@ fn draft(table: &Table<'_>, shared: &Shared<'_>, text: &str, notes: &mut Notes) 
     let mut draft = rules::Draft {
         name,
         port,
+        has_all_devices: devices.as_ref().is_some_and(|devices| {
+            let written = table
+                .value("device")
+                .and_then(|value| value.get_ref().as_array());
+            written.is_none_or(|written| written.len() == devices.len())
+        }),
         devices: devices.unwrap_or_default(),
         host: layer
             .host
@@ -395,7 +401,7 @@ fn worker(
         line: 0,
     };
     finish(&mut worker);
-    (!worker.devices.is_empty()).then_some(worker)
+    draft.has_all_devices.then_some(worker)
 }
 
 /// A worker's devices: one text or an array of them. `None`: none could be read.

@@ -278,8 +278,17 @@ fn program(worker: &Worker, environment: &[(OsString, OsString)]) -> Result<Path
         Program::OnPath(name) => name,
     };
     let own = worker.environment.get("PATH").map(|path| {
-        let nothing = |_: Placeholder| None;
-        path.fill(nothing).unwrap_or_default()
+        let texts = [
+            (Placeholder::Name, worker.name.to_string()),
+            (Placeholder::Host, worker.host.to_string()),
+            (Placeholder::Port, worker.port.to_string()),
+        ];
+        let value = |wanted| {
+            let found = texts.iter().find(|(placeholder, _)| *placeholder == wanted);
+            found.map(|(_, text)| OsStr::new(text))
+        };
+        // Nobody has a folder of engines per model, or per list of devices.
+        path.fill(value).unwrap_or_else(|_| path.to_string().into())
     });
     let starts = || {
         let path = environment.iter().find(|(name, _)| name == "PATH");

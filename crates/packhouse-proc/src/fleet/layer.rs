@@ -11,13 +11,16 @@ use super::template::Template;
 use super::{Model, StopTimeouts};
 use crate::masks::VARIABLES;
 use packhouse_base::digest::Digest;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use toml::de::DeValue;
 
 /// One layer, or several on each other.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Layer {
+    /// Keys that are there, right or wrong: what seems to be missing because of a mistake is none.
+    pub(super) wrong: BTreeSet<&'static str>,
     pub(super) host: Option<Located<IpAddr>>,
     pub(super) model: Option<Located<Model>>,
     pub(super) prefer_ram_copy: Option<bool>,
@@ -41,6 +44,7 @@ impl Layer {
         let health_path = table.parsed(notes, "health_path", health_path);
         let ready = table.number(notes, "ready_timeout_s", 1, READY_TIMEOUT_S_MAX);
         let mut layer = Self {
+            wrong: BTreeSet::new(),
             host: table.parsed(notes, "host", address),
             model: model(table, notes),
             prefer_ram_copy: table.flag(notes, "prefer_ram_copy"),
@@ -61,12 +65,36 @@ impl Layer {
             layer.terminate_s = seconds("terminate");
             layer.kill_s = seconds("kill");
         }
+        layer.wrong = layer.lost(table);
         layer
+    }
+
+    /// Keys whose values could not be read whole, of those on which rules look.
+    fn lost(&self, table: &Table<'_>) -> BTreeSet<&'static str> {
+        let is_whole = |key: &str, count: usize| match table.value(key).map(|v| v.get_ref()) {
+            None => true,
+            Some(DeValue::Array(items)) => items.len() == count,
+            Some(DeValue::Table(items)) => items.len() == count,
+            Some(_) => false,
+        };
+        let is_read = |key: &str, is_there: bool| is_there || table.value(key).is_none();
+        let keys = [
+            ("args", is_whole("args", self.args.len())),
+            (
+                "environment",
+                is_whole("environment", self.environment.len()),
+            ),
+            ("model", is_read("model", self.model.is_some())),
+            ("threads", is_read("threads", self.threads.is_some())),
+        ];
+        let lost = keys.into_iter().filter(|(_, is_right)| !is_right);
+        lost.map(|(key, _)| key).collect()
     }
 
     /// Lays another one on top.
     pub(super) fn under(mut self, top: &Self) -> Self {
         self.args.extend(top.args.iter().cloned());
+        self.wrong.extend(&top.wrong);
         let added = top.environment.iter();
         self.environment
             .extend(added.map(|(name, value)| (name.clone(), value.clone())));
@@ -82,6 +110,7 @@ impl Layer {
             interrupt_s: top.interrupt_s.or(self.interrupt_s),
             terminate_s: top.terminate_s.or(self.terminate_s),
             kill_s: top.kill_s.or(self.kill_s),
+            wrong: self.wrong,
             args: self.args,
             environment: self.environment,
             inherit: self.inherit,

@@ -17,6 +17,8 @@ pub(super) struct Draft {
     pub(super) name: Option<Located<WorkerName>>,
     pub(super) port: Option<Located<u16>>,
     pub(super) devices: Vec<Located<DeviceSpec>>,
+    /// Whether these are all that the file names.
+    pub(super) has_all_devices: bool,
     pub(super) host: IpAddr,
     pub(super) reach: Reach,
     /// Where it is complete.
@@ -52,7 +54,8 @@ impl Whole<'_, '_> {
 
     /// The engine must be told where to listen, and what to load where that is named.
     fn told(&self, notes: &mut Notes) {
-        if !self.is_whole {
+        let is_lost = |key| self.layer.wrong.contains(key);
+        if !self.is_whole || is_lost("args") || is_lost("environment") {
             return;
         }
         let mut must = vec![Placeholder::Host, Placeholder::Port];
@@ -78,14 +81,14 @@ impl Whole<'_, '_> {
             | DeviceSpec::Uuid(_)
             | DeviceSpec::Drm(_) => false,
         });
+        let is_lost = |key| self.layer.wrong.contains(key);
+        let may_have_cores = has_cores || !draft.has_all_devices;
         for placeholder in Placeholder::ALL {
             let has_value = match placeholder {
-                Placeholder::Model => {
-                    self.table.value("model").is_some() || self.layer.model.is_some()
-                }
-                Placeholder::Cores => has_cores || draft.devices.is_empty(),
+                Placeholder::Model => self.layer.model.is_some() || is_lost("model"),
+                Placeholder::Cores => may_have_cores,
                 Placeholder::Threads => {
-                    has_cores || self.layer.threads.is_some() || draft.devices.is_empty()
+                    may_have_cores || self.layer.threads.is_some() || is_lost("threads")
                 }
                 Placeholder::Host | Placeholder::Port | Placeholder::Name | Placeholder::Device => {
                     true
@@ -102,7 +105,8 @@ impl Whole<'_, '_> {
     /// Masks follow from the worker's devices; one that the file sets must agree. What only the
     /// host can tell is compared when the worker is rendered.
     fn masks(&self, draft: &Draft, notes: &mut Notes) {
-        let Some((devices, host)) = witnesses(&draft.devices) else {
+        let witnesses = witnesses(&draft.devices).filter(|_| draft.has_all_devices);
+        let Some((devices, host)) = witnesses else {
             return;
         };
         let Ok(made) = own::own(&devices, &host) else {

@@ -50,9 +50,8 @@ fn look(text: &str) -> (Vec<Slip>, Vec<Range<usize>>) {
         .collect();
     errors.sort();
     // What is never closed takes in all that follows: it is the one slip, where it opens.
-    let unclosed = errors
-        .iter()
-        .find(|slip| slip.message.contains("unclosed "));
+    let is_unclosed = |slip: &&Slip| UNCLOSED.iter().any(|word| slip.message.starts_with(word));
+    let unclosed = errors.iter().find(is_unclosed);
     let opened = unclosed.and_then(|slip| outermost(document.get_ref(), slip.at));
     let end = opened.unwrap_or(text.len());
     let is_before = |slip: &&Slip| opened.is_none() || slip.at < end;
@@ -153,6 +152,8 @@ fn blanked(text: &str, range: Range<usize>) -> String {
 
 /// The parser's word for a key or table that is there twice. It goes on well after one.
 const DUPLICATE: &str = "duplicate key";
+/// Its words for a value that is never closed; those for a header are others.
+const UNCLOSED: [&str; 2] = ["unclosed array, ", "unclosed inline table, "];
 /// Each round takes at least one line away; a file with more slips is no fleet file.
 const ROUNDS_MAX: usize = 64;
 
@@ -217,6 +218,12 @@ mod tests {
         let lines: Vec<usize> = said.iter().map(|(line, _)| *line).collect();
         assert_eq!(lines, [1, 5], "{said:?}");
         assert_eq!(left(&sound), ["[b]", "x = 2", "[b]", "y = 3"]);
+        for header in ["[a", "[[a", "[[a]", "[a.b", "[a x]"] {
+            let (said, sound) = slips(&format!("{header}\nx = [\n1]\n[c]\nx = 2\n"));
+            assert_eq!(said.len(), 1, "{said:?}");
+            assert_eq!(said[0].0, 1, "{said:?}");
+            assert_eq!(left(&sound), ["[c]", "x = 2"], "{header}");
+        }
         let (said, sound) = slips("a = [\n  \"x\"\n  \"y\"\n]\nb = 1\n");
         assert_eq!(said.len(), 1, "{said:?}");
         assert_eq!(left(&sound), ["a = [", "\"x\"", "]", "b = 1"]);

@@ -67,6 +67,11 @@ impl Notes {
                     is_table || section_of(text, note.at).contains(at)
                 }
                 Wrong::NotTold(_) | Wrong::NoValue(_) => true,
+                // A profile may be missing with its header.
+                Wrong::Profile { .. } => {
+                    let start = *line_of(text, *at).start();
+                    text[start..].trim_start().starts_with('[')
+                }
                 _ => line_of(text, note.at).contains(at),
             };
             broken.iter().any(hides)

@@ -259,3 +259,58 @@ fn ports_are_doubled_where_their_addresses_meet() {
         }
     }
 }
+
+/// What a mistake takes away is not missed once more: each file has the one that was made.
+#[test]
+fn nothing_is_told_that_only_follows_from_a_mistake() {
+    let right = r#"schema = "packhouse/fleet/1"
+name = "home"
+[engine]
+command = ["server", "--name", "{name}"]
+[common]
+model = "/a.gguf"
+threads = 3
+args = ["{model}", "{threads}", "{cores}"]
+environment = { LISTEN = "{host}:{port}" }
+[profiles.p]
+args = ["x"]
+[[worker]]
+name = "w"
+profile = "p"
+device = ["nvidia:GPU-8932f937-d72c-4106-c12f-20bd9faed9f6", "cpu:1"]
+port = 1
+"#;
+    parse(right);
+    for (find, put, line) in [
+        ("\"/a.gguf\"", "\"a.gguf\"", 6),
+        ("threads = 3", "threads = 0", 7),
+        ("\"{model}\"", "\"{modl}\"", 8),
+        ("args = [\"{model}", "args = \"{model}", 8),
+        ("LISTEN = \"{host}:", "LISTEN = \"{hots}:", 9),
+        ("environment = {", "environment = ", 9),
+        ("[profiles.p]", "[profiles.p", 10),
+        ("args = [\"x\"]", "args = [3]", 11),
+        ("[[worker]]", "[[worker]", 12),
+        ("name = \"w\"", "name \"w\"", 13),
+        ("name = \"w\"", "name = \"W\"", 13),
+        ("profile = \"p\"", "profile = \"q\"", 14),
+        ("\"cpu:1\"", "\"cpu:x\"", 15),
+        ("\"cpu:1\"]", "\"cpu:1\"", 15),
+        ("port = 1", "port = ", 16),
+        ("\"server\"", "\"./server\"", 4),
+        ("\"server\"", "\"{model}\"", 4),
+        ("\"server\"", "\"server", 4),
+        ("[engine]", "[engine", 3),
+        ("[common]", "[common", 5),
+    ] {
+        assert!(right.contains(find), "{find}");
+        let text = right.replacen(find, put, 1);
+        let mistakes = fleet::read(text.as_bytes()).mistakes;
+        let lines: Vec<usize> = mistakes.iter().map(|mistake| mistake.line).collect();
+        let said: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
+        assert!(
+            !lines.is_empty() && lines.iter().all(|at| *at == line),
+            "{put}: {said:#?}"
+        );
+    }
+}

@@ -91,7 +91,8 @@ proptest! {
         workers in workers(),
         index in any::<prop::sample::Index>(),
         bad in prop::sample::select(vec![
-            "thread = 3", "threads = 0", "threads = \"3\"", "role = \"a b\"", "model_sha256 = \"x\"",
+            "thread = 3", "threads = 0", "threads = \"3\"", "role = \"a b\"",
+            "model_sha256 = \"x\"",
             "environment = { A = 1 }", "environment = { CUDA_VISIBLE_DEVICES = \"0\" }",
             "inherit = [\"A B\"]", "health_path = \"x\"", "profile = \"none\"", "host = \"x\"",
             "stop_timeouts_s = { kill = 3601 }", "environment = { A = \"{x}\" }",

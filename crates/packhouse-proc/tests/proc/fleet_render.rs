@@ -32,7 +32,8 @@ fn a_worker_gets_its_masks_its_list_and_nothing_else() {
         ("CUDA_VISIBLE_DEVICES", "1"),
     ]);
     let common = "inherit = [\"HOME\", \"LANG\", \"UNSET\"]\nthreads = 6\n\
-        environment = { HOME = \"/{name}\", T = \"{threads} {device} {cores}\", P = \"{{{port}}}\" }";
+        environment = { HOME = \"/{name}\", T = \"{threads} {device} {cores}\", \
+        P = \"{{{port}}}\" }";
     let workers = format!(
         "[[worker]]\nname = \"w\"\ndevice = [\"nvidia:{CARD}\", \"cpu:1\", \
         \"cpu:0\"]\nport = 8081\n"
@@ -227,7 +228,10 @@ proptest! {
     fn bash_reads_any_words(words in prop::collection::vec(
         prop::collection::vec(1_u8.., 0..24), 1..8,
     )) {
-        let quoted: Vec<String> = words.iter().map(|word| quoted(OsStr::from_bytes(word))).collect();
+        let quoted: Vec<String> = words
+            .iter()
+            .map(|word| quoted(OsStr::from_bytes(word)))
+            .collect();
         let line = format!("printf '%s\\0' {}", quoted.join(" "));
         let output = Command::new("bash").arg("-c").arg(line).output().unwrap();
         let mut expected = Vec::new();
