@@ -32,11 +32,8 @@ fn cores_are_a_device_that_is_locked_core_by_core() {
     let locks: Vec<&str> = locks.iter().map(DeviceId::as_str).collect();
     assert_eq!(locks, ["cpu:3", "cpu:17"]);
     let card = found(&inventory, "pci:23:00.0");
-    assert_eq!(
-        card.lock_ids(),
-        [card.id.clone()],
-        "cores near a card are not the card"
-    );
+    let locks = card.lock_ids();
+    assert_eq!(locks, vec![card.id], "cores near a card are not the card");
 }
 
 #[test]

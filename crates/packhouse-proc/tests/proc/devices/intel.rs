@@ -172,6 +172,11 @@ fn a_client_that_the_tool_leaves_out_is_a_user() {
         Some(23992 << 10),
         "one client with two descriptors"
     );
+    let used = card
+        .processes
+        .known()
+        .and_then(|list| list.first()?.used_bytes);
+    assert_eq!(used, Some(23992 << 10));
     assert_eq!(pids(&found(&inventory, "pci:27:00.0")), [0u32; 0]);
 }
 

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 const TREE: &str = include_str!("../../data/h200/tree.txt");
 const HELD: &str = include_str!("../../data/h200/nvml-held.json");
 const IDLE: &str = include_str!("../../data/h200/nvml-idle.json");
+const TWO: &str = include_str!("../../data/h200/nvml-two-cards.json");
 const SMI: &str = include_str!("../../data/h200/nvidia-smi.xml");
 const CARD: &str = "nvidia:GPU-d37d23fd-04b3-66dc-dc9c-ef7f2a39b24c";
 
@@ -154,6 +155,34 @@ fn without_the_drivers_files_the_card_has_its_node_all_the_same() {
     let card = found(&host.look(&NoTools), "pci:0000:00:06.0");
     assert_eq!(card.id.as_str(), "pci:0000:00:06.0");
     assert_eq!(card.uuid, None);
+}
+
+/// The document as our own asker wrote it: its form and its parser's are one.
+#[test]
+fn one_of_two_cards_is_held_and_the_other_is_not() {
+    let second = TREE.replace("0000:00:06.0", "0000:00:07.0");
+    let host = Host::of(&format!("{TREE}{second}"));
+    host.remove("proc/driver");
+    let inventory = host.look(&Recorded::default().said(Question::Nvml, TWO));
+    let held = found(
+        &inventory,
+        "nvidia:GPU-7664cc8f-2c5f-ee73-62c6-ceac6b5df0bc",
+    );
+    assert_eq!(held.ordinal_in_pci_order, Some(0));
+    assert_eq!(pids(&held), [603]);
+    let free = found(&inventory, "pci:00:07.0");
+    assert_eq!(
+        free.id.as_str(),
+        "nvidia:GPU-90f9dcd8-28b9-a2e6-e252-973f5cc750b3"
+    );
+    assert_eq!(free.ordinal_in_pci_order, Some(1));
+    assert!(free.nodes.iter().all(|node| node.path.ends_with("nvidia1")));
+    // A driver at work for the other card keeps 3 MiB on this one, and that is nobody.
+    assert_eq!(
+        free.memory.known().map(|memory| memory.used_bytes),
+        Some(3_407_872)
+    );
+    assert_eq!(pids(&free), [0u32; 0]);
 }
 
 /// Some virtual machines pass a card through another way than a PCI bus.
