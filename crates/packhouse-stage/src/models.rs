@@ -34,7 +34,9 @@ pub use digests::{
 };
 pub(crate) use entry::models_dir;
 pub use entry::{CopyProblem, CopyRefusal};
-pub use find::{AdmittedFile, AdmittedModel, ModelMiss, ModelQuery, find, find_content, find_key};
+pub use find::{
+    AdmittedFile, AdmittedModel, ModelMiss, ModelQuery, find, find_content, find_key, key_of,
+};
 pub use key::ModelKey;
 pub use prepare::{
     ModelEvent, ModelFiles, ModelOptions, ModelOutcome, ModelPrepareError, ModelWatcher,

@@ -3,6 +3,7 @@
 use crate::answer::{Answer, Column, table};
 use crate::failure::Failure;
 use crate::glance;
+use crate::model_look::CopiesAtAGlance;
 use crate::places::{Lookup, Places};
 use crate::run;
 use crate::staged::Listed;
@@ -18,6 +19,7 @@ pub(crate) fn examine(store: Option<&Store>, lookup: Lookup<'_>) -> Result<Answe
     let places = Places::find(lookup)?;
     let plugin = run::plugin(lookup);
     let staged = Listed::of(lookup);
+    let copies = CopiesAtAGlance::of(lookup);
     let shown = match &plugin {
         Ok(path) => path.display().to_string(),
         Err(failure) => failure
@@ -32,7 +34,11 @@ pub(crate) fn examine(store: Option<&Store>, lookup: Lookup<'_>) -> Result<Answe
         row("store", &places.store.display().to_string()),
         row("private state", &places.state.display().to_string()),
         row("stages", &staged.summary()),
-        row("devices", &worker_devices::summary(&worker_devices::look(lookup))),
+        row("model copies", &copies.summary()),
+        row(
+            "devices",
+            &worker_devices::summary(&worker_devices::look(lookup)),
+        ),
     ];
     let Some(store) = store else {
         rows.push(row("sets", "no store yet"));
@@ -43,6 +49,7 @@ pub(crate) fn examine(store: Option<&Store>, lookup: Lookup<'_>) -> Result<Answe
             "stage": staged.path(),
             "stages": staged.document(),
             "stage_problem": staged.problem(),
+        "model_copies": copies.document(),
             "store": Value::Null,
         });
         return Ok(Answer::done(table(&COLUMNS, &rows), json));
@@ -71,6 +78,7 @@ pub(crate) fn examine(store: Option<&Store>, lookup: Lookup<'_>) -> Result<Answe
         "stage": staged.path(),
         "stages": staged.document(),
         "stage_problem": staged.problem(),
+        "model_copies": copies.document(),
         "store": document(&report),
     });
     Ok(Answer::done(text, json))

@@ -50,6 +50,14 @@ impl Failure {
         }
     }
 
+    /// Says that the answer is no, where there is nothing else to print.
+    pub(crate) fn negative(what: impl Into<String>, value: impl fmt::Display) -> Self {
+        Self {
+            exit: Exit::Negative,
+            ..Self::new(what, value)
+        }
+    }
+
     /// Adds an error and its sources as causes, leaving out what the last one said already.
     pub(crate) fn because(mut self, error: &dyn Error) -> Self {
         let mut next = Some(error);

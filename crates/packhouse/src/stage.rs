@@ -4,6 +4,7 @@ use crate::answer::{Answer, Column, table};
 use crate::bar::Bar;
 use crate::cli::{StageArgs, StageValidateArgs, UnstageArgs};
 use crate::failure::{Exit, Failure};
+use crate::model_look::CopiesAtAGlance;
 use crate::places::Lookup;
 use crate::stores::{self, Purpose, short};
 use packhouse_base::Blame;
@@ -152,7 +153,7 @@ pub(crate) fn unstage(args: &UnstageArgs, lookup: Lookup<'_>) -> Result<Answer, 
             .hint("packhouse unstage --all"));
     }
     let root = match open_root(&path, false) {
-        Err(error) if args.all && error.is_missing() => return Ok(unstaged(&[], 0, &[])),
+        Err(error) if args.all && error.is_missing() => return Ok(unstaged(&[], 0, &[], "")),
         other => other.map_err(|error| unusable(&path, &error))?,
     };
     let sets = if args.all {
@@ -178,7 +179,12 @@ pub(crate) fn unstage(args: &UnstageArgs, lookup: Lookup<'_>) -> Result<Answer, 
     } else {
         Vec::new()
     };
-    Ok(unstaged(&sets, bytes, &strangers))
+    // They are no sets, and stay: whoever wants all of the memory back is told.
+    let copies = match args.all && args.root.is_none() {
+        true => CopiesAtAGlance::of(lookup).line(),
+        false => String::new(),
+    };
+    Ok(unstaged(&sets, bytes, &strangers, &copies))
 }
 
 /// Lines for the names that are no stage's.
@@ -401,7 +407,7 @@ fn found_document(found: &StageValidation, deep: bool) -> Value {
     })
 }
 
-fn unstaged(sets: &[SetKey], bytes: u64, strangers: &[String]) -> Answer {
+fn unstaged(sets: &[SetKey], bytes: u64, strangers: &[String], copies: &str) -> Answer {
     let keys: Vec<String> = sets.iter().map(SetKey::to_string).collect();
     let what = match sets.len() {
         1 => "1 set".to_owned(),
@@ -409,7 +415,7 @@ fn unstaged(sets: &[SetKey], bytes: u64, strangers: &[String]) -> Answer {
     };
     let bytes_text = units::bytes(bytes);
     let text = format!(
-        "unstaged {what} ({bytes_text}); what is mapped stays until its users end\n{}",
+        "unstaged {what} ({bytes_text}); what is mapped stays until its users end\n{}{copies}",
         stranger_lines(strangers)
     );
     Answer::done(

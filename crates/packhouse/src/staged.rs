@@ -4,7 +4,9 @@ use crate::places::Lookup;
 use crate::stage::{open_root, root_path, stranger_lines, unusable};
 use crate::stores::short;
 use packhouse_base::digest::SetKey;
+use packhouse_base::shown::Shown;
 use packhouse_base::units;
+use packhouse_stage::models::{self, CollectedModels};
 use packhouse_stage::{Collected, StageListing};
 use packhouse_store::root::Store;
 use serde_json::{Value, json};
@@ -23,6 +25,7 @@ pub(crate) struct Listed {
 #[derive(Debug, Default)]
 pub(crate) struct Swept {
     pub(crate) collected: Collected,
+    models: CollectedModels,
     problem: Option<String>,
 }
 
@@ -126,8 +129,8 @@ impl Swept {
         lookup: Lookup<'_>,
     ) -> Self {
         let failed = |problem: String| Self {
-            collected: Collected::default(),
             problem: Some(problem),
+            ..Self::default()
         };
         let path = match root_path(None, lookup) {
             Ok(path) => path,
@@ -138,18 +141,23 @@ impl Swept {
             Err(error) if error.is_missing() => return Self::default(),
             Err(error) => return failed(error.to_string()),
         };
-        match packhouse_stage::collect(&root, store.id(), keep, dry_run) {
+        let mut swept = match packhouse_stage::collect(&root, store.id(), keep, dry_run) {
             Ok(collected) => Self {
                 collected,
-                problem: None,
+                ..Self::default()
             },
-            Err(error) => failed(error.to_string()),
+            Err(error) => return failed(error.to_string()),
+        };
+        match models::collect(&root, dry_run) {
+            Ok(collected) => swept.models = collected,
+            Err(error) => swept.problem = Some(error.to_string()),
         }
+        swept
     }
 
     /// Whether everything that should go went.
     pub(crate) fn is_done(&self) -> bool {
-        self.collected.failures.is_empty()
+        self.collected.failures.is_empty() && self.models.failures.is_empty()
     }
 
     /// Lines for what the table of groups has no place for.
@@ -158,14 +166,20 @@ impl Swept {
         if let Some(problem) = &self.problem {
             text += &format!("stages: {problem}\n");
         }
-        for failure in &self.collected.failures {
+        let failures = self.collected.failures.iter();
+        for failure in failures.chain(&self.models.failures) {
             text += &format!("not removed: {failure}\n");
         }
-        text + &stranger_lines(&self.collected.strangers)
+        text += &stranger_lines(&self.collected.strangers);
+        for name in &self.models.strangers {
+            let name = Shown(name);
+            text += &format!("no copy of a model by its name, stays: {name}\n");
+        }
+        text
     }
 
     /// Rows of the table and fields of the document: name, count, bytes.
-    pub(crate) fn groups(&self) -> [(&'static str, u64, u64); 3] {
+    pub(crate) fn groups(&self) -> [(&'static str, u64, u64); 5] {
         let Collected {
             orphans,
             superseded,
@@ -176,6 +190,12 @@ impl Swept {
             ("stages", orphans.count, orphans.bytes),
             ("older stages", superseded.count, superseded.bytes),
             ("unfinished stages", temps.count, temps.bytes),
+            (
+                "older model copies",
+                self.models.superseded.count,
+                self.models.superseded.bytes,
+            ),
+            ("model paths", self.models.record_count, 0),
         ]
     }
 

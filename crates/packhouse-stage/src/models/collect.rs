@@ -88,7 +88,9 @@ pub fn list(root: &StageRoot) -> Result<Vec<ModelListing>, FsError> {
             .iter()
             .filter_map(|(_, record)| record.as_ref().ok());
         let ours = good.filter(|record| record.key == key);
-        ours.map(|record| record.path.clone()).collect()
+        let mut paths: Vec<String> = ours.map(|record| record.path.clone()).collect();
+        paths.sort_unstable();
+        paths
     };
     let listing = names.iter().enumerate().filter_map(|(index, name)| {
         let next = names.get(index + 1);

@@ -186,6 +186,12 @@ pub fn find_content(root: &StageRoot, digest: Digest) -> Result<AdmittedModel, M
     Err(ModelMiss::NoSuchContent { digest })
 }
 
+/// The model that a path was when it was copied, whatever became of path and copy; `None` where the
+/// path was never copied.
+pub fn key_of(root: &StageRoot, path: &Path) -> Result<Option<ModelKey>, SourceRecordError> {
+    Ok(read_record(root, path)?.map(|record| record.key))
+}
+
 /// Admits the newest copy of a model; `None` where there is none.
 pub fn find_key(root: &StageRoot, key: ModelKey) -> Result<Option<AdmittedModel>, ModelMiss> {
     let Some(name) = entries_of(root, key)?.pop() else {
