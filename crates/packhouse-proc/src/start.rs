@@ -218,8 +218,8 @@ impl Launcher<'_> {
         })))
     }
 
-    /// Waits until a run is launched or will never be: a start that was ended may have left a keeper
-    /// on its way.
+    /// Waits until a run is launched or will never be: a start that was ended may have left a
+    /// keeper on its way.
     fn settle_launch(&self, run: &Run, order: &Order) -> Result<(), LaunchError> {
         let begun_ns = self.clock.steady_ns();
         loop {
