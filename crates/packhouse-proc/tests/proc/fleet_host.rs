@@ -110,8 +110,15 @@ fn a_program_is_found_on_the_workers_own_path_first() {
     fs::create_dir(world.path("other")).unwrap();
     let engine = "command = [\"server\", \"{host}\", \"{port}\"]";
     let path = |folders: &str| folders.replace("<tmp>", world.folder.path().to_str().unwrap());
-    // Relative folders are passed over, as are those where a file of the name is no program.
-    let starts = path("bin::<tmp>/other:<tmp>/bin");
+    // Relative folders are passed over, even one that leads to a program, as are those where a file
+    // of the name is no program.
+    let up = std::env::current_dir().unwrap().components().count() - 1;
+    let relative = format!("{}<tmp>/lure", vec![".."; up].join("/"));
+    fs::create_dir(world.path("lure")).unwrap();
+    fs::copy(world.path("bin/server"), world.path("lure/server")).unwrap();
+    let lure = path(&relative);
+    assert!(fs::exists(format!("{lure}/server")).unwrap(), "{lure}");
+    let starts = path(&format!("{relative}::<tmp>/other:<tmp>/bin"));
     let notes = path("<tmp>/bin");
     world.environment = vec![("PATH".into(), starts.into())];
     let fleet = world.fleet(engine, "", WORKER);

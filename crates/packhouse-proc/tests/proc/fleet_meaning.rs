@@ -234,6 +234,17 @@ fn what_is_no_text_or_too_long_is_one_mistake() {
     assert!(fleet::read(&long[1..]).mistakes.len() > 1, "it is read");
 }
 
+#[test]
+fn columns_count_characters() {
+    let text = format!("{HEAD}inherit = [\"\u{e4}\u{4e2d}\", 7]\n");
+    let mistakes = fleet::read(text.as_bytes()).mistakes;
+    let places = mistakes
+        .iter()
+        .map(|mistake| (mistake.line, mistake.column));
+    let places: Vec<(usize, usize)> = places.filter(|(line, _)| *line == 7).collect();
+    assert_eq!(places, [(7, 12), (7, 18)]);
+}
+
 /// Addresses on which one port can be bound twice, and those on which it can't.
 #[test]
 fn ports_are_doubled_where_their_addresses_meet() {
