@@ -457,3 +457,32 @@ const FILE_MODE: u32 = 0o600;
 const NOTE_BYTES_MAX: u64 = 4096;
 const PAUSE_MIN_NS: u64 = 1_000_000;
 const PAUSE_MAX_NS: u64 = 50_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernels_list_is_read_by_kind_file_and_holder() {
+        let text = "\
+1: OFDLCK ADVISORY  WRITE -1 00:16:4567 0 0
+2: FLOCK  ADVISORY  WRITE 71 00:16:4567 0 EOF
+2: -> FLOCK  ADVISORY  WRITE 72 00:16:4567 0 EOF
+3: FLOCK  ADVISORY  READ 73 00:17:4567 0 EOF
+4: FLOCK  ADVISORY  WRITE 74 00:16:456 0 EOF
+5: POSIX  ADVISORY  WRITE 75 00:16:4567 0 EOF
+6: FLOCK  ADVISORY  READ 76 fd:00:4567 0 EOF
+7: FLOCK  ADVISORY  READ 77 103:02:4567 0 EOF
+";
+        let pids = |device| {
+            flock_pids(text, device, 4567)
+                .into_iter()
+                .collect::<Vec<u32>>()
+        };
+        assert_eq!(pids((0, 0x16)), [71]);
+        assert_eq!(pids((0, 0x17)), [73]);
+        assert_eq!(pids((0xfd, 0)), [76]);
+        assert_eq!(pids((0x103, 2)), [77]);
+        assert_eq!(pids((0, 0x18)), [0; 0]);
+    }
+}

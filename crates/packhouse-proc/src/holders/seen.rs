@@ -92,9 +92,6 @@ fn nodes(process: &Process) -> Result<Nodes, Unreadable> {
     let mut nodes = Nodes::default();
     let mut texts = Vec::new();
     for file in process.open_files()? {
-        let Some(rdev) = file.rdev else {
-            continue;
-        };
         if file.target.starts_with("/dev/dri") || file.target.starts_with("/dev/accel") {
             match process.fdinfo(file.fd) {
                 Ok(text) => texts.push(text),
@@ -103,7 +100,9 @@ fn nodes(process: &Process) -> Result<Nodes, Unreadable> {
                 Err(error) => return Err(error),
             }
         }
-        nodes.open.push((rdev, file.target));
+        if let Some(rdev) = file.rdev {
+            nodes.open.push((rdev, file.target));
+        }
     }
     nodes.clients = drm_clients(texts.iter().map(String::as_str));
     Ok(nodes)

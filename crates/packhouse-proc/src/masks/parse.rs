@@ -111,9 +111,11 @@ pub fn rocr(value: Option<&OsStr>) -> Mask {
 }
 
 /// Parses `HIP_VISIBLE_DEVICES`, or what stands in for it: its runtime takes an empty value as
-/// unset, and some of its versions take no UUIDs.
+/// unset, and some of its versions take neither UUIDs nor blanks.
 pub fn hip(value: Option<&OsStr>) -> Mask {
+    let has_blanks = value.is_some_and(|value| value.to_string_lossy().contains(BLANKS));
     match plain(value) {
+        Ok(Some(text)) if has_blanks => Mask::NotUnderstood(format!("{text:?} has blanks")),
         Ok(None | Some("")) => Mask::All,
         Ok(Some(text)) => listed(text, &[], Case::Exact),
         Err(why) => Mask::NotUnderstood(why),
@@ -385,6 +387,9 @@ mod tests {
         assert_eq!(ze("0.x"), r#""0.x" in "0.x" is no device"#);
         assert_eq!(ze("0."), r#""0." in "0." is no device"#);
         assert_eq!(ze("-1"), r#""-1" in "-1" is no device"#);
+        let hip = |text: &str| why(hip(Some(OsStr::new(text))));
+        assert_eq!(hip("0, 1"), r#""0, 1" has blanks"#);
+        assert_eq!(hip("GPU-1"), r#""GPU-1" in "GPU-1" is no device"#);
         let bytes: &OsStr = std::os::unix::ffi::OsStrExt::from_bytes(b"0\xff");
         assert_eq!(why(super::cuda(Some(bytes))), r#""0\xFF" is no plain text"#);
     }

@@ -82,7 +82,9 @@ fn shown(masks: &Masks, vendor: Vendor) -> Vec<Vec<usize>> {
 
 proptest! {
     #[test]
-    fn a_worker_is_shown_its_devices_and_nothing_else(chosen in proptest::collection::vec(any::<bool>(), 10)) {
+    fn a_worker_is_shown_its_devices_and_nothing_else(
+        chosen in proptest::collection::vec(any::<bool>(), 10)
+    ) {
         let all = host();
         let devices: Vec<Device> = all
             .iter()
