@@ -7,7 +7,7 @@ use crate::model_source::NoCopy;
 use crate::places::{Lookup, Places};
 use crate::{worker_devices, worker_order};
 use packhouse_proc::devices::{Device, Inventory, Vendor};
-use packhouse_proc::fleet::host::{Found, look};
+use packhouse_proc::fleet::host::{Found, look, shared_devices};
 use packhouse_proc::fleet::{self, FleetCommand, Worker, WorkerName};
 use packhouse_proc::holders::{Context, Processes};
 use packhouse_proc::identity::RUN_ID_VARIABLE;
@@ -146,7 +146,9 @@ impl<'a> Desk<'a> {
         }
         let worker = self.file.worker(name)?;
         let host = self.place.host();
-        let (found, problems) = look(worker, &host);
+        let (found, mut problems) = look(worker, &host);
+        let fleet = self.file.reading.fleet.as_ref();
+        problems.extend(fleet.map_or_else(Vec::new, |fleet| shared_devices(fleet, &host)));
         let blocking: Vec<String> = problems
             .iter()
             .filter(|problem| problem.blocks(FleetCommand::Start, name.as_str()))

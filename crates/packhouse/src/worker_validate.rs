@@ -51,6 +51,9 @@ pub(crate) fn validate(args: &FleetFileArgs, lookup: Lookup<'_>) -> Result<Answe
             "logs": true,
         }));
     }
+    if file.reading.name.is_none() {
+        text += "status, stop and logs need the fleet's name: --fleet NAME\n";
+    }
     Ok(Answer {
         text,
         json: json!({

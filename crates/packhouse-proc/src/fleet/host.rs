@@ -152,18 +152,30 @@ impl fmt::Display for FileFault {
 
 /// All problems of a fleet's complete workers with this host, worker by worker.
 pub fn host_problems(fleet: &Fleet, host: &Host<'_>) -> Vec<Problem> {
+    let of_each = fleet.workers.iter().flat_map(|worker| look(worker, host).1);
+    let mut problems: Vec<Problem> = of_each.collect();
+    problems.extend(shared_devices(fleet, host));
+    merged(problems)
+}
+
+/// Devices that two workers have under different names, or whole and in part: what only the host
+/// can tell.
+pub fn shared_devices(fleet: &Fleet, host: &Host<'_>) -> Vec<Problem> {
+    let find = |worker: &Worker| -> Vec<Device> {
+        let found = worker.devices.iter().map(|spec| host.inventory.find(spec));
+        // A device that is not found is a problem of its own.
+        found.collect::<Result<_, _>>().unwrap_or_default()
+    };
     let mut problems = Vec::new();
     let mut earlier: Vec<(&Worker, Vec<Device>)> = Vec::new();
     for worker in &fleet.workers {
-        let (found, worker_problems) = look(worker, host);
-        problems.extend(worker_problems);
-        let devices = found.map(|found| found.devices).unwrap_or_default();
+        let devices = find(worker);
         for (other, theirs) in &earlier {
             problems.extend(shared(worker, &devices, other, theirs));
         }
         earlier.push((worker, devices));
     }
-    merged(problems)
+    problems
 }
 
 /// One problem in place of equal ones, for the workers of all.
