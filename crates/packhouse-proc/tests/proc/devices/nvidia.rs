@@ -307,17 +307,13 @@ fn a_part_of_a_card_is_a_device_and_names_its_card() {
 
 #[test]
 fn a_report_that_is_cut_off_anywhere_is_no_report() {
+    let host = Host::of(TREE);
     let whole = SMI.trim_end();
-    for length in 0..whole.len() {
-        let Some(text) = whole.get(..length) else {
-            continue;
-        };
-        let tools = Recorded::default().said(Question::NvidiaSmi, text);
-        if length % 97 == 0 || length + 40 > whole.len() {
-            let inventory = Host::of(TREE).look(&tools);
-            why(&outcome(&inventory, "nvidia-smi -q -x"));
-            why(&found(&inventory, CARD).processes);
-        }
+    for length in (0..whole.len()).step_by(13).chain([whole.len() - 1]) {
+        let text = whole.get(..length).expect("because it is ASCII");
+        let inventory = host.look(&Recorded::default().said(Question::NvidiaSmi, text));
+        why(&outcome(&inventory, "nvidia-smi -q -x"));
+        why(&found(&inventory, CARD).processes);
     }
 }
 
@@ -342,21 +338,20 @@ fn a_report_that_tells_no_processes_is_not_idle() {
     why(&found(&Host::of(TREE).look(&tools), CARD).memory);
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
-
-    /// One byte of the record changed: the card is there, and its holder is seen or unknown, unless
-    /// the change made another number or name of it.
-    #[test]
-    fn no_damage_makes_a_held_card_idle(at in 0..HELD.len(), byte in 0x20u8..0x7f) {
+/// One byte of the record changed: the card is there, and its holder is seen or unknown.
+#[test]
+fn no_damage_makes_a_held_card_idle() {
+    let host = Host::of(TREE);
+    let config = ProptestConfig::with_cases(512);
+    proptest!(config, |(at in 0..HELD.len(), byte in 0x20u8..0x7f)| {
         let mut bytes = HELD.as_bytes().to_vec();
         bytes[at] = byte;
         let text = String::from_utf8(bytes).expect("because it is ASCII");
-        let inventory = look(&text);
+        let inventory = host.look(&Recorded::default().said(Question::Nvml, &text));
         let card = inventory.devices.iter().find(|device| device.pci.is_some());
         let card = card.expect("because the kernel has it");
         if let Observation::Known(list) = &card.processes {
-            prop_assert!(!list.is_empty() || card.memory.known().is_none(), "{text}");
+            prop_assert!(!list.is_empty(), "{text}");
         }
-    }
+    });
 }
