@@ -105,12 +105,24 @@ fn living(
     if order.at.boot != procfs.boot_id() {
         return Ok(None);
     }
-    let members = members(procfs, &order.ownership(launched))?;
-    let ours = members.keeper.iter().chain(&members.ours);
-    let keys: Vec<_> = ours.map(|member| member.key).collect();
-    if keys.is_empty() && !run.keeper_lives()? {
-        return Ok(None);
-    }
+    let keys = if order.controller.pid_namespace == procfs.pid_namespace() {
+        let members = members(procfs, &order.ownership(launched))?;
+        let ours = members.keeper.iter().chain(&members.ours);
+        let keys: Vec<_> = ours.map(|member| member.key).collect();
+        if keys.is_empty() && !run.keeper_lives()? {
+            return Ok(None);
+        }
+        keys
+    } else {
+        // Its processes have no pids here: it may live unless nobody has the run.
+        if run.is_held()? == Some(false) {
+            return Ok(None);
+        }
+        let launched = launched.iter();
+        launched
+            .flat_map(|launched| [launched.keeper, launched.worker])
+            .collect()
+    };
     let devices = order.devices.iter();
     Ok(Some(ManagedWorker {
         fleet: order.fleet.clone(),

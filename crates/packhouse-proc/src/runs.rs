@@ -400,6 +400,25 @@ impl Run {
         Ok(had.then_some(Claim { _held: file }))
     }
 
+    /// Whether any process of any pid namespace has this run: its keeper by its lock, its engine
+    /// by the log that is its output. `None` where the file system does not tell.
+    pub fn is_held(&self) -> Result<Option<bool>, RunsError> {
+        if self.keeper_lives()? {
+            return Ok(Some(true));
+        }
+        self.has_writer()
+    }
+
+    /// Whether any process of any pid namespace can write to the log, which is the output of the
+    /// engine. `None` where the file system does not tell.
+    pub fn has_writer(&self) -> Result<Option<bool>, RunsError> {
+        match self.dir.open_file(LOG) {
+            Ok(log) => Ok(log.has_writer()),
+            Err(error) if error.kind == FsErrorKind::NotFound => Ok(Some(false)),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// Whether a keeper holds this run, by the kernel's own word.
     pub fn keeper_lives(&self) -> Result<bool, RunsError> {
         let file = self.dir.open_file(Order::FILE)?;

@@ -163,8 +163,7 @@ impl Launcher<'_> {
             return Ok(Before::Free);
         }
         if order.controller.pid_namespace != self.procfs.pid_namespace() {
-            let number = run.number();
-            return Err(LaunchError::OtherNamespace { number });
+            return self.elsewhere(&run, &order);
         }
         self.settle_launch(&run, &order)?;
         let launched: Option<Launched> = run.read()?;
@@ -187,7 +186,10 @@ impl Launcher<'_> {
             return Ok(Before::Free);
         }
         if order.controller.pid_namespace != self.procfs.pid_namespace() {
-            return Err(LaunchError::OtherNamespace { number });
+            return match run.is_held()? {
+                Some(false) => Ok(Before::Free),
+                Some(true) | None => Err(LaunchError::OtherNamespace { number }),
+            };
         }
         let launched: Option<Launched> = run.read()?;
         match launched {
@@ -198,6 +200,23 @@ impl Launcher<'_> {
             Some(_) | None => {}
         }
         self.nothing_left(&run, &order)?;
+        Ok(Before::Free)
+    }
+
+    /// Judges a run of another pid namespace, as of a container that is gone: it is over when no
+    /// process of any namespace has it.
+    fn elsewhere(&self, run: &Run, order: &Order) -> Result<Before, LaunchError> {
+        let number = run.number();
+        let claim = run.claim(self.clock, 0)?;
+        let _claim = claim.ok_or(LaunchError::OtherNamespace { number })?;
+        match run.has_writer()? {
+            Some(false) => {}
+            Some(true) | None => return Err(LaunchError::OtherNamespace { number }),
+        }
+        if run.read::<RunExit>()?.is_none() {
+            let outcome = unseen(run.read()?.as_ref());
+            self.record_end(run, order, outcome, Vec::new())?;
+        }
         Ok(Before::Free)
     }
 
@@ -406,12 +425,7 @@ impl Launcher<'_> {
             name: member.name,
             is_gone: false,
         });
-        let outcome = match launched {
-            Some(_) => Outcome::Unseen,
-            None => Outcome::NotStarted {
-                why: "its start was ended before it launched anything".to_owned(),
-            },
-        };
+        let outcome = unseen(launched.as_ref());
         self.record_end(run, order, outcome, left.collect())
     }
 
@@ -429,6 +443,16 @@ impl Launcher<'_> {
             left_behind,
             log_freed_bytes: 0,
         })?)
+    }
+}
+
+/// How a run ended that nobody saw end.
+fn unseen(launched: Option<&Launched>) -> Outcome {
+    match launched {
+        Some(_) => Outcome::Unseen,
+        None => Outcome::NotStarted {
+            why: "its start was ended before it launched anything".to_owned(),
+        },
     }
 }
 

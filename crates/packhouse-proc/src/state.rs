@@ -382,10 +382,12 @@ fn now(seen: &Snapshot) -> Verdict {
         return ordered(seen);
     }
     match (seen.main, seen.exit) {
-        (ProcessSeen::Unknown, _) => unverifiable(Reason::MainUnknown),
+        (ProcessSeen::Unknown, ExitSeen::Unrecorded) => unverifiable(Reason::MainUnknown),
         (ProcessSeen::Alive, ExitSeen::Known(_)) => unverifiable(Reason::Contradiction),
         (ProcessSeen::Alive, ExitSeen::Unrecorded) => alive(seen),
-        (ProcessSeen::Gone | ProcessSeen::Reused, _) => gone(seen),
+        // Its keeper waited for it: whoever has the pid now is hidden, and another one.
+        (ProcessSeen::Unknown, ExitSeen::Known(_))
+        | (ProcessSeen::Gone | ProcessSeen::Reused, _) => gone(seen),
     }
 }
 

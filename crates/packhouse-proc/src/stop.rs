@@ -129,8 +129,8 @@ pub enum StopError {
     /// Processes can't be read.
     #[error(transparent)]
     Procfs(#[from] ProcfsError),
-    /// The run's processes have no pids here.
-    #[error("{key} is of another pid namespace, and can only be stopped from there")]
+    /// The run's processes have no pids here, and are not proven gone.
+    #[error("{key} is of another pid namespace and may live: it can only be stopped from there")]
     OtherNamespace {
         /// The recorded process.
         key: ProcessKey,
@@ -197,7 +197,7 @@ pub fn preview(scene: &Scene<'_>, run: &Run) -> Result<Preview, StopError> {
     let order = run.order()?;
     let launched = run.read::<Launched>()?;
     let begun = run.read::<Stop>()?;
-    let mut group = Group::new(scene, &order, launched.as_ref())?;
+    let mut group = Group::new(scene, run, &order, launched.as_ref())?;
     group.remember(begun.as_ref(), run.read::<RunExit>()?.as_ref());
     let live = group.look(&mut |_| {})?;
     let main = group.main();
@@ -226,7 +226,7 @@ pub fn stop(
     let order = run.order()?;
     let launched = wait_launched(scene, run, timeouts)?;
     let begun = run.read::<Stop>()?;
-    let mut group = Group::new(scene, &order, launched.as_ref())?;
+    let mut group = Group::new(scene, run, &order, launched.as_ref())?;
     group.remember(begun.as_ref(), run.read::<RunExit>()?.as_ref());
     let live = group.look(progress)?;
     let was_over = live.is_empty() && group.keeper()?.is_none();

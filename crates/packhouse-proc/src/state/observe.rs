@@ -294,6 +294,9 @@ impl Look<'_> {
         if order.at.boot != self.procfs.boot_id() {
             return Alive::nothing();
         }
+        if order.controller.pid_namespace != self.procfs.pid_namespace() {
+            return self.elsewhere(run);
+        }
         let launched = records.launched.as_ref();
         let keeper = match launched {
             Some(launched) => self.presence("the keeper", &launched.keeper),
@@ -322,6 +325,21 @@ impl Look<'_> {
             main: main_seen,
             others,
             members,
+        }
+    }
+
+    /// A run whose processes have no pids here: all that can be told is that it is over.
+    fn elsewhere(&mut self, run: &Run) -> Alive {
+        if self.told("who has the run", run.is_held()) == Some(Some(false)) {
+            return Alive::nothing();
+        }
+        let why = "its processes are of another pid namespace, and are not proven gone";
+        self.faults.push(why.to_owned());
+        Alive {
+            keeper: ProcessSeen::Unknown,
+            main: ProcessSeen::Unknown,
+            others: OthersSeen::Unknown,
+            members: None,
         }
     }
 

@@ -169,7 +169,7 @@ fn states_keep_their_promises() {
             || ran && (seen.keeper == ProcessSeen::Alive || seen.others == OthersSeen::Some);
         let hidden = ran
             && seen.boot == BootSeen::Same
-            && (launched && seen.main == ProcessSeen::Unknown
+            && (launched && seen.main == ProcessSeen::Unknown && seen.exit == ExitSeen::Unrecorded
                 || !main_lives && seen.others == OthersSeen::Unknown)
             || ran && seen.boot == BootSeen::Unknown;
         let context = || format!("{seen:?} is {state:?}, {reason:?}");

@@ -15,8 +15,8 @@ pub(super) struct Group<'a> {
     scene: &'a Scene<'a>,
     order: &'a Order,
     ownership: Ownership,
-    /// Whether a process of the run can live at all: not in another boot.
-    is_of_this_boot: bool,
+    /// Whether a process of the run can live: not in another boot, nor where it was proven over.
+    can_live: bool,
     known: BTreeMap<ProcessKey, Known>,
     keeper: Option<(StopMember, Hold)>,
     /// Processes that were not proven to be the run's at the last look.
@@ -41,40 +41,35 @@ enum Hold {
 }
 
 impl<'a> Group<'a> {
-    /// Starts from what the records say. Errors where the processes have no pids here.
+    /// Starts from what the records say. Errors where processes of the run may live and have no
+    /// pids here.
     pub(super) fn new(
         scene: &'a Scene<'a>,
+        run: &Run,
         order: &'a Order,
         launched: Option<&Launched>,
     ) -> Result<Self, StopError> {
-        let mut group = Self {
+        let is_of_this_boot = order.at.boot == scene.procfs.boot_id();
+        let is_here = order.controller.pid_namespace == scene.procfs.pid_namespace();
+        if is_of_this_boot && !is_here && run.is_held()? != Some(false) {
+            let key = launched.map_or(order.controller, |launched| launched.worker);
+            return Err(StopError::OtherNamespace { key });
+        }
+        Ok(Self {
             scene,
             order,
             ownership: order.ownership(launched),
-            is_of_this_boot: order.at.boot == scene.procfs.boot_id(),
+            can_live: is_of_this_boot && is_here,
             known: BTreeMap::new(),
             keeper: None,
             unproven: Vec::new(),
             ended: Vec::new(),
-        };
-        if let Some(launched) = launched {
-            group.learn(launched)?;
-        }
-        Ok(group)
+        })
     }
 
     /// Takes up which processes were launched.
-    pub(super) fn learn(&mut self, launched: &Launched) -> Result<(), StopError> {
+    pub(super) fn learn(&mut self, launched: &Launched) {
         self.ownership = self.order.ownership(Some(launched));
-        if !self.is_of_this_boot {
-            return Ok(());
-        }
-        for key in [launched.worker, launched.keeper] {
-            if self.scene.procfs.presence(&key) == Ok(Presence::OtherNamespace) {
-                return Err(StopError::OtherNamespace { key });
-            }
-        }
-        Ok(())
     }
 
     /// Takes up what was proven before: by an earlier stop, and by the keeper.
@@ -99,7 +94,7 @@ impl<'a> Group<'a> {
         &mut self,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Vec<StopMember>, StopError> {
-        if !self.is_of_this_boot {
+        if !self.can_live {
             return Ok(Vec::new());
         }
         let found = members(self.scene.procfs, &self.ownership)?;
@@ -313,7 +308,7 @@ pub(super) fn end_all(
         if group.main().is_none()
             && let Some(launched) = run.read::<Launched>()?
         {
-            group.learn(&launched)?;
+            group.learn(&launched);
         }
         let live = group.look(progress)?;
         if live.is_empty() {

@@ -582,20 +582,41 @@ fn a_run_of_an_earlier_boot_is_over_whoever_has_its_pids() {
     world.engine = None;
 }
 
+/// As in a container that was started again with its state on a volume.
 #[test]
-fn processes_of_another_namespace_are_refused() {
+fn processes_of_another_namespace_are_refused_until_nobody_has_the_run() {
     let world = World::with(&[]);
     let main = world.key("main");
-    let pid_namespace = main.pid_namespace + 1;
-    let other = ProcessKey {
-        pid_namespace,
-        ..main
+    let elsewhere = |key: ProcessKey| ProcessKey {
+        pid_namespace: key.pid_namespace + 1,
+        ..key
     };
-    world.launched(other, None);
-    let refused = world.stop().expect_err("because it can't be held");
-    assert_eq!(refused, StopError::OtherNamespace { key: other });
+    let order = Order {
+        controller: elsewhere(world.order.controller),
+        ..world.order.clone()
+    };
+    world.run.write(&order).expect("because there is room");
+    world.launched(elsewhere(main), Some(elsewhere(main)));
+    // The engine has the log open, in whatever namespace it is.
+    let log = std::fs::File::create(world.run.log_path());
+    let log = log.expect("because the folder is ours");
+    if world.run.has_writer() == Ok(None) {
+        eprintln!("NOT EXERCISED: the file system of the temporary folder tells of no writers");
+        return;
+    }
+    let refused = world.stop().expect_err("because it may live");
+    let key = elsewhere(main);
+    assert_eq!(refused, StopError::OtherNamespace { key });
     assert_eq!(world.observe().verdict.state, State::Unverifiable);
+    assert_eq!(world.run.read::<RunExit>(), Ok(None));
+    drop(log);
+    assert_eq!(world.observe().verdict.state, State::Stale);
+    let stopped = world.stop().expect("because nobody has the run");
+    assert!(stopped.is_released && stopped.was_over && world.is_alive("main"));
+    assert_eq!(stopped.outcome, Some(Outcome::Unseen));
     assert_eq!(world.notes(), [""; 0]);
+    let state = world.observe().verdict.state;
+    assert_eq!(state, State::Exited(state::Outcome::Unknown));
 }
 
 #[test]
