@@ -42,6 +42,23 @@ fn world() -> Sandbox {
         &RIGHT.replace("name = \"home\"", "nam = \"home\""),
     );
     put("empty.toml", "");
+    let one = RIGHT.split("\n[[worker]]\nname = \"w1\"").next().unwrap();
+    let packs = one.replace("[common]", "packs = true\n\n[common]");
+    put(
+        "packs.toml",
+        &packs.replace(
+            "inherit =",
+            "environment = { PACKHOUSE_PLUGIN = \"<tmp>/none.so\" }\ninherit =",
+        ),
+    );
+    put("store.toml", &packs.replace("\"HOME\"", "\"LANG\""));
+    put(
+        "model.toml",
+        &one.replace(
+            "args = [",
+            "model = \"<tmp>/model.gguf\"\nargs = [\"{model}\", ",
+        ),
+    );
     put("server", "#!/bin/sh\n");
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     fs::set_permissions(sandbox.path("server"), mode).unwrap();
@@ -66,6 +83,9 @@ fn fleet_files_are_compared_with_their_format_and_the_host() {
             &["worker", "validate", "--config", "fleet.toml", "--json"],
             &["worker", "validate", "--config", "nameless.toml"],
             &["worker", "validate", "--config", "empty.toml"],
+            &["worker", "validate", "--config", "packs.toml"],
+            &["worker", "validate", "--config", "store.toml"],
+            &["worker", "validate", "--config", "model.toml"],
             &[
                 "worker",
                 "validate",
@@ -145,4 +165,53 @@ fn a_shell_executes_what_is_rendered() {
         home.display()
     );
     assert_eq!(String::from_utf8_lossy(&output.stdout), expected);
+}
+
+/// A worker's model is its verified copy in RAM, also when its own file is gone, unless the file of
+/// the fleet wants none.
+#[test]
+fn a_copy_of_the_model_in_memory_is_preferred() {
+    let sandbox = world();
+    let source = sandbox.path("model.gguf");
+    let run = |words: &[&str]| {
+        let output = sandbox.command(words).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        (output.status.code(), text, said)
+    };
+    let render = || {
+        let (exit, text, said) = run(&["worker", "render", "--config", "model.toml", "--json"]);
+        assert_eq!(exit, Some(0), "{said}");
+        let document: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let worker = &document["workers"][0];
+        assert_eq!(
+            worker["model"], worker["command"][5],
+            "it is what the engine is told"
+        );
+        std::path::PathBuf::from(worker["model"].as_str().unwrap())
+    };
+    fs::write(&source, b"weights of a model").unwrap();
+    assert_eq!(render(), source);
+    let (exit, _, said) = run(&["model", "prepare", "model.gguf"]);
+    assert_eq!(exit, Some(0), "{said}");
+    let copy = render();
+    assert!(copy.starts_with(sandbox.path("stage")), "{copy:?}");
+    assert_eq!(fs::read(&copy).unwrap(), b"weights of a model");
+    let (_, text, _) = run(&["worker", "render", "--config", "model.toml"]);
+    assert!(
+        text.starts_with("# worker w0, its model a copy in RAM\n"),
+        "{text}"
+    );
+    fs::remove_file(&source).unwrap();
+    assert_eq!(render(), copy);
+    assert_eq!(
+        run(&["worker", "validate", "--config", "model.toml"]).0,
+        Some(0)
+    );
+    let text = fs::read_to_string(sandbox.path("model.toml")).unwrap();
+    let text = text.replace("[common]", "[common]\nprefer_ram_copy = false");
+    fs::write(sandbox.path("model.toml"), text).unwrap();
+    let (exit, text, _) = run(&["worker", "validate", "--config", "model.toml"]);
+    assert_eq!(exit, Some(1));
+    assert!(text.contains("model.gguf: No such file"), "{text}");
 }
