@@ -426,7 +426,7 @@ fn a_stop_that_was_cut_short_goes_on_where_it_was() {
         key: world.key(part),
         name: part.to_owned(),
     });
-    let ago_ns = 9_900 * MS;
+    let ago_ns = 8_500 * MS;
     let mut at = world.now();
     at.steady_ns = at.steady_ns.saturating_sub(ago_ns);
     let begun = Stop {
