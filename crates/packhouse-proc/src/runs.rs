@@ -11,7 +11,7 @@
 //! Never: removes a run that is not over. Format: `docs/format/workers.md`.
 
 use crate::identity::ProcessKey;
-use crate::records::{Order, Record, RunExit};
+use crate::records::{Order, Record, Released, RunExit};
 use packhouse_base::{Blame, canonical};
 use packhouse_store::fields::FieldError;
 use packhouse_store::folders::{Links, MakeModes, open_or_make, walk};
@@ -261,8 +261,9 @@ impl Runs {
         let beyond = runs.len().saturating_sub(keep.max(1));
         let mut removed = 0;
         for run in runs.into_iter().take(beyond) {
-            let is_over = matches!(run.read::<RunExit>(), Ok(Some(exit)) if exit.is_final());
-            if !is_over || run.keeper_lives()? {
+            let is_released = matches!(run.read::<Released>(), Ok(Some(_)));
+            let is_final = matches!(run.read::<RunExit>(), Ok(Some(exit)) if exit.is_final());
+            if !(is_released || is_final) || run.keeper_lives()? {
                 continue;
             }
             let name = folder_name(run.number);

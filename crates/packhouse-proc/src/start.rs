@@ -160,6 +160,9 @@ impl Launcher<'_> {
         let order = run.order()?;
         if order.at.boot != self.procfs.boot_id() {
             // Nothing survives a boot.
+            if let Some(_claim) = run.claim(self.clock, 0)? {
+                self.record_unseen(&run, &order)?;
+            }
             return Ok(Before::Free);
         }
         if order.controller.pid_namespace != self.procfs.pid_namespace() {

@@ -233,10 +233,6 @@ impl<'a> Desk<'a> {
             None => None,
             Some(path) => worker_order::model(ready.worker, path, copy.as_ref(), self.lookup)?,
         };
-        // The run that is about to be made is one of those that are kept.
-        if let Err(error) = runs.prune(&lock, self.keep_runs().saturating_sub(1)) {
-            notes.push(format!("old runs stay: {error}"));
-        }
         let devices = &ready.found.devices;
         let locks = self.lock(devices, &mut notes)?;
         let fresh = self.inventory_under_locks(devices);
@@ -245,6 +241,9 @@ impl<'a> Desk<'a> {
         let order = self.order(name, ready, model, backend, inventory)?;
         let launched = launcher.launch(&runs, &lock, &order);
         drop(locks);
+        if let Err(error) = runs.prune(&lock, self.keep_runs()) {
+            notes.push(format!("old runs stay: {error}"));
+        }
         match launched {
             Ok(underway) => Ok(Begun::Launched(Box::new(InFlight {
                 underway,

@@ -1,9 +1,9 @@
 //! The gate: the process that becomes the engine, once its keeper has it on record.
 //!
 //! Standard input is one end of a socket pair. The gate makes its session, binds itself to its
-//! cores, says `READY`, and waits for `GO`. Its keeper's death, whenever it comes, is the end of the
-//! stream, and then nothing is executed. After `GO` the stream stays open until exec closes it, so
-//! that its end is the word that the engine runs; any text on it says why it does not.
+//! cores, says `READY`, and waits for `GO`. Its keeper's death, whenever it comes, ends the stream,
+//! and then nothing is executed. After `GO` the stream stays open until exec closes it, so that its
+//! end is the word that the engine runs; any text on it says why it does not.
 //!
 //! Never: becomes the engine without `GO`; leaves the engine a descriptor, an ignored signal or a
 //! terminal.

@@ -563,6 +563,43 @@ fn only_the_newest_runs_are_kept() {
 }
 
 #[test]
+fn a_worker_is_ready_on_any_address() {
+    for (host, address) in [("::1", "[::1]"), ("0.0.0.0", "0.0.0.0"), ("::", "[::]")] {
+        let world = World::new(0, &[]);
+        edit_fleet(
+            &world,
+            "[common]\n",
+            &format!("[common]\nhost = \"{host}\"\n"),
+        );
+        ready(&world);
+        let identity = world.record("identity.json").unwrap();
+        let expected = format!("{address}:{}", world.port());
+        assert_eq!(identity["listener"]["address"], expected);
+    }
+}
+
+#[test]
+fn a_run_of_an_earlier_boot_is_over() {
+    let world = World::new(0, &[]);
+    let pid = ready(&world);
+    world.done(&["stop", "--execute"], "the first");
+    let run = world.path("home/.local/state/packhouse/fleets/home/w0/runs/000001");
+    for record in ["exit.json", "stop.json", "released.json"] {
+        fs::remove_file(run.join(record)).unwrap();
+    }
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+    let other = "00000000-0000-4000-8000-000000000000";
+    for record in ["order.json", "launched.json", "identity.json"] {
+        let text = fs::read_to_string(run.join(record)).unwrap();
+        fs::write(run.join(record), text.replace(boot.trim(), other)).unwrap();
+    }
+    assert_eq!(world.status("after a power cut")["state"], "stale");
+    assert_ne!(ready(&world), pid);
+    let exit = fs::read_to_string(run.join("exit.json")).unwrap();
+    assert!(exit.contains("\"unseen\":true"), "{exit}");
+}
+
+#[test]
 fn two_fleets_do_not_share_a_core() {
     let world = World::new(0, &[]);
     ready(&world);
