@@ -69,6 +69,11 @@ pub const VARIABLES: [&str; 9] = [
 pub fn covers(view: &View<'_>, device: &Device, all: &[Device]) -> Covers {
     let by_vendor = match device.vendor {
         Vendor::Cpu => return Covers::No,
+        Vendor::Nvidia | Vendor::Amd | Vendor::Intel
+            if device.parent.is_none() && !is_counted(device) =>
+        {
+            Covers::No
+        }
         Vendor::Nvidia => nvidia(view, device, all),
         Vendor::Amd => amd(view, device, all),
         Vendor::Intel => intel(view, device, all),
@@ -346,7 +351,7 @@ impl<'a> Cards<'a> {
     fn of(vendor: Vendor, all: &'a [Device], is_pci_order: bool, elsewhere: bool) -> Self {
         let mut cards: Vec<&Device> = all
             .iter()
-            .filter(|device| device.vendor == vendor && device.parent.is_none())
+            .filter(|device| device.vendor == vendor && is_counted(device))
             .collect();
         cards.sort_by_key(|device| (device.ordinal_in_pci_order, device.pci));
         let are_counted = cards
@@ -484,6 +489,11 @@ impl Seen<'_> {
             None => maybe("its mask counts cards in an order that no variable fixes"),
         }
     }
+}
+
+/// Whether runtimes count a card: not a part, nor a card that another driver has.
+fn is_counted(device: &Device) -> bool {
+    device.parent.is_none() && device.ordinal_in_pci_order.is_some()
 }
 
 /// Whether a UUID, or its beginning, is this device's.

@@ -39,16 +39,30 @@ pub(crate) fn cards(roots: &Roots) -> (Vec<Card>, SourceReport) {
 /// The report's name.
 pub(crate) const SOURCE: &str = "pci";
 
-/// Numbers each vendor's GPUs in PCI order.
+/// Numbers each vendor's GPUs in PCI order. Runtimes count the cards of their own driver only: not
+/// those that no driver has, or that are passed to a virtual machine.
 pub(crate) fn number(cards: &mut [Card]) {
     for vendor in [Vendor::Nvidia, Vendor::Intel, Vendor::Amd, Vendor::Other] {
         let same = cards
             .iter_mut()
-            .filter(|card| card.is_gpu && card.device.vendor == vendor);
+            .filter(|card| card.device.vendor == vendor && is_counted(card));
         for (ordinal, card) in (0..).zip(same) {
             card.device.ordinal_in_pci_order = Some(ordinal);
         }
     }
+}
+
+fn is_counted(card: &Card) -> bool {
+    let driver = card.device.driver.as_deref();
+    let is_own = match card.device.vendor {
+        // The bus does not show a card that only the library knows.
+        Vendor::Nvidia => driver == Some("nvidia") || card.device.sysfs.is_none(),
+        Vendor::Intel => matches!(driver, Some("xe" | "i915")),
+        Vendor::Amd => driver == Some("amdgpu"),
+        Vendor::Other => true,
+        Vendor::Cpu => false,
+    };
+    card.is_gpu && is_own
 }
 
 /// A card whose files can't all be read hides no other.
@@ -107,7 +121,7 @@ fn card(
     let drm_names = files::names(&folder.join("drm"))?.unwrap_or_default();
     let drm = drm(&drm_names);
     let nodes = nodes(roots, folder, drm.as_ref(), &accelerators)?;
-    let vendor = vendor(vendor_id);
+    let maker = vendor(vendor_id);
     *raw += &format!(
         "{address} class={class:#08x} vendor={} device={} driver={} numa_node={} nodes={}\n",
         id_words(vendor_id),
@@ -119,8 +133,9 @@ fn card(
     Ok(Some(Card {
         device: Device {
             id: DeviceId::of_pci(address),
-            vendor,
-            name: name(vendor, is_gpu, vendor_id, device_id),
+            // The vendors' masks and tools are those of their GPUs.
+            vendor: if is_gpu { maker } else { Vendor::Other },
+            name: name(maker, is_gpu, vendor_id, device_id),
             uuid: None,
             pci: Some(address),
             nodes,

@@ -31,7 +31,8 @@ pub struct Device {
     pub cores: Option<CpuSet>,
     /// The NUMA node that it is, or that it is near.
     pub numa: Option<u32>,
-    /// Its place among its vendor's cards in PCI order: what a mask without names can say.
+    /// Its place in PCI order among the GPUs that its vendor's driver has: what a mask without
+    /// names can say. `None`: no runtime counts it.
     pub ordinal_in_pci_order: Option<u32>,
     /// The kernel driver that has it.
     pub driver: Option<String>,
@@ -115,7 +116,7 @@ pub enum Vendor {
     Intel,
     /// AMD.
     Amd,
-    /// Any other: known by the kernel's means alone.
+    /// Any other, and neural accelerators: known by the kernel's means alone.
     Other,
 }
 

@@ -107,11 +107,7 @@ pub fn inventory(tools: &dyn Tools, roots: &Roots) -> Inventory {
 /// Cards of which DRM clients are all that is known.
 fn others(cards: &mut [cards::Card], scan: &Result<DrmScan, String>) {
     for card in cards {
-        let is_told = match card.device.vendor {
-            Vendor::Cpu | Vendor::Nvidia => true,
-            Vendor::Intel | Vendor::Amd => card.is_gpu,
-            Vendor::Other => false,
-        };
+        let is_told = card.device.vendor != Vendor::Other;
         let Some(pci) = card.device.pci.filter(|_| !is_told) else {
             continue;
         };

@@ -2,6 +2,7 @@
 
 use super::{Host, Recorded, found, not_found, outcome, pids, why};
 use packhouse_proc::devices::{DeviceMemory, NoTools, Observation, Question, Vendor};
+use packhouse_proc::masks::own::own;
 use proptest::prelude::*;
 
 const TREE: &str = include_str!("../../data/intel/tree.txt");
@@ -271,6 +272,22 @@ fn a_uuid_that_two_cards_have_names_neither() {
     );
 }
 
+/// Level Zero counts the cards that Intel's drivers have.
+#[test]
+fn a_card_that_is_passed_to_a_virtual_machine_moves_the_others_places() {
+    let host = Host::of(TREE);
+    let driver = "sys/bus/pci/devices/0000:23:00.0/driver";
+    host.remove(driver);
+    host.link(driver, "../../../../bus/pci/drivers/vfio-pci".as_ref());
+    let inventory = host.look(&listed(ITSELF));
+    assert_eq!(found(&inventory, "pci:23:00.0").ordinal_in_pci_order, None);
+    let second = found(&inventory, "pci:27:00.0");
+    assert_eq!(second.ordinal_in_pci_order, Some(0));
+    let masks = own(std::slice::from_ref(&second), &inventory.devices);
+    let masks = masks.expect("because no mask shows the other");
+    assert_eq!(masks.get("ZE_AFFINITY_MASK").map(String::as_str), Some("0"));
+}
+
 #[test]
 fn a_neural_accelerator_is_a_device_and_no_gpu() {
     let host = Host::of(TREE);
@@ -288,6 +305,7 @@ fn a_neural_accelerator_is_a_device_and_no_gpu() {
     let inventory = host.look(&listed(ITSELF));
     let card = found(&inventory, "pci:00:0b.0");
     assert_eq!(card.name, "Intel accelerator 8086:643e");
+    assert_eq!(card.vendor, Vendor::Other, "no mask of Intel's GPUs is its");
     assert_eq!(card.ordinal_in_pci_order, None);
     assert_eq!(card.nodes.len(), 1);
     assert!(

@@ -198,16 +198,21 @@ fn a_card_that_the_bus_does_not_show_is_the_librarys_word() {
 
 /// A card that another driver has, as one that is passed to a virtual machine.
 #[test]
-fn a_card_that_the_library_does_not_list_is_there_and_unknown() {
-    let second = TREE.replace("0000:00:06.0", "0000:00:07.0");
-    let tree = format!("{TREE}{second}");
-    let host = Host::of(&tree.replacen("gpus/0000:00:07.0/information", "gpus/none", 1));
+fn a_card_of_another_driver_is_there_unknown_and_not_counted() {
+    let passed = TREE
+        .replace("0000:00:06.0", "0000:00:04.0")
+        .replace("drivers/nvidia", "drivers/vfio-pci");
+    let host = Host::of(&format!("{TREE}{passed}"));
+    host.remove("proc/driver/nvidia/gpus/0000:00:04.0");
     let inventory = host.look(&Recorded::default().said(Question::Nvml, HELD));
-    let card = found(&inventory, "pci:00:07.0");
-    assert_eq!(card.id.as_str(), "pci:0000:00:07.0");
+    let card = found(&inventory, "pci:00:04.0");
+    assert_eq!(card.id.as_str(), "pci:0000:00:04.0");
+    assert_eq!(card.ordinal_in_pci_order, None);
     why(&card.memory);
     why(&card.processes);
-    assert_eq!(pids(&found(&inventory, CARD)), [435]);
+    let held = found(&inventory, CARD);
+    assert_eq!(held.ordinal_in_pci_order, Some(0), "CUDA counts its own");
+    assert_eq!(pids(&held), [435]);
 }
 
 #[test]
