@@ -23,6 +23,7 @@ use packhouse_base::Blame;
 use rustix::fs::PROC_SUPER_MAGIC;
 use rustix::io::Errno;
 use rustix::process::Pid;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// The kernel's process files.
@@ -230,17 +231,27 @@ impl Procfs {
         }))
     }
 
-    /// All processes.
+    /// All processes. Who is born meanwhile is looked for too, so that a process which goes on
+    /// under another pid while this reads is not missed.
     pub fn processes(&self) -> Result<Processes, ProcfsError> {
         let mut processes = Processes::default();
-        for pid in self.pids()? {
-            match self.process(pid) {
-                Ok(Some(process)) => processes.shown.push(process),
-                Ok(None) => {}
-                Err(ProcfsError::Hidden { .. }) => processes.hidden_count += 1,
-                Err(error) => return Err(error),
+        let mut asked = BTreeSet::new();
+        for _ in 0..LISTINGS_MAX {
+            let mut pids = self.pids()?;
+            pids.retain(|pid| asked.insert(*pid));
+            if pids.is_empty() {
+                break;
+            }
+            for pid in pids {
+                match self.process(pid) {
+                    Ok(Some(process)) => processes.shown.push(process),
+                    Ok(None) => {}
+                    Err(ProcfsError::Hidden { .. }) => processes.hidden_count += 1,
+                    Err(error) => return Err(error),
+                }
             }
         }
+        processes.shown.sort_by_key(|process| process.key.pid);
         Ok(processes)
     }
 
@@ -316,6 +327,8 @@ fn error(path: &Path, source: Errno) -> ProcfsError {
     ProcfsError::Read { path, source }
 }
 
+/// How often the pids are listed again for those that are new.
+const LISTINGS_MAX: u32 = 32;
 /// How often a process is read that the kernel knows and the files do not show.
 const APPEARANCE_TRIES: u32 = 3;
 

@@ -5,20 +5,27 @@ use packhouse_proc::group::{Doubt, Member, Members, Ownership, Proof, members};
 use packhouse_proc::identity::{ProcessKey, RUN_ID_VARIABLE, RunId};
 use packhouse_proc::pidfd::{Delivery, PidFd, Signal};
 use packhouse_sys::clock::RealClock;
-use std::collections::BTreeMap;
-use std::io::BufRead as _;
-use std::process::{Command, Stdio};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::process::{ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// A keeper with its worker, all held to be ended with the test.
 struct Family {
     keys: BTreeMap<String, ProcessKey>,
     ownership: Ownership,
     keeper: Started,
+    /// The end of what all of the family print to, but those without it.
+    stdout: BufReader<ChildStdout>,
     _held: Held,
 }
 
 impl Family {
     fn new(run: RunId) -> Self {
+        Self::of("main", run)
+    }
+
+    fn of(role: &str, run: RunId) -> Self {
         // Who is left without a keeper comes to this test, which reaps where an init may not.
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
             .expect("because any process may");
@@ -27,14 +34,15 @@ impl Family {
         let mut keeper = Started::new(
             Command::new("python3")
                 .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/proc/family.py"))
-                .arg("keeper")
+                .args(["keeper", role])
                 .env(RUN_ID_VARIABLE, run.to_string())
                 .stdin(Stdio::null())
                 .stdout(Stdio::piped()),
         );
         let stdout = keeper.0.stdout.take().expect("because it is piped");
         let mut line = String::new();
-        std::io::BufReader::new(stdout)
+        let mut stdout = BufReader::new(stdout);
+        stdout
             .read_line(&mut line)
             .expect("because a pipe can be read");
         let pids: BTreeMap<String, u32> =
@@ -61,6 +69,7 @@ impl Family {
             },
             keys,
             keeper,
+            stdout,
             _held: held,
         }
     }
@@ -195,4 +204,36 @@ fn two_workers_of_one_program_are_two_groups() {
     }
     wait_for(&0, || one.ours().len());
     assert_eq!(other.ours().len(), 5);
+}
+
+/// The pipe that each of them holds is the witness: it ends when the last one has.
+#[test]
+fn nobody_is_left_of_a_worker_that_starts_daemons_faster_than_they_are_ended() {
+    let mut family = Family::of("breeder", RunId::new([3; 16]));
+    let mut ended: BTreeSet<ProcessKey> = BTreeSet::new();
+    // Some are there before the first one is ended.
+    wait_for(&true, || family.members().ours.len() > 5);
+    loop {
+        let ours = family.members().ours;
+        if ours.is_empty() {
+            break;
+        }
+        for member in ours {
+            // One that ended by itself needs no signal.
+            if let Ok(held) = PidFd::open(&procfs(), &member.key) {
+                held.send(Signal::Kill).expect("because it is ours");
+            }
+            ended.insert(member.key);
+        }
+    }
+    assert!(ended.len() > 5, "{}", ended.len());
+    family.keeper.0.kill().expect("because it is our child");
+    let mut rest = String::new();
+    let begun = Instant::now();
+    family
+        .stdout
+        .read_to_string(&mut rest)
+        .expect("because a pipe can be read");
+    // Whoever was missed would hold it for a minute.
+    assert!(begun.elapsed() < Duration::from_secs(20));
 }

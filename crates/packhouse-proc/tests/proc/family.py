@@ -1,8 +1,10 @@
 """A keeper, a worker and what a worker may leave behind, for tests/proc/families.rs.
 
-`keeper` makes itself the reaper of its descendants and starts `main` in a session of its own.
-`main` starts a child, a daemon, a daemon without environment, and an orphan without environment
-that stays in the session. One line on stdout names the pids. Everything ends by itself within a minute.
+`keeper` makes itself the reaper of its descendants and starts what its argument names in a session
+of its own. `main` starts a child, a daemon, a daemon without environment, and an orphan without
+environment that stays in the session; one line on stdout names the pids. `breeder` starts daemons
+that hold its stdout, as fast as it can, until it has started 300. Everything ends by itself within
+a minute.
 """
 
 import ctypes
@@ -48,9 +50,16 @@ def main():
     time.sleep(60)
 
 
+def breeder():
+    print(json.dumps({"main": os.getpid(), "keeper": os.getppid()}), flush=True)
+    for number in range(300):
+        orphan(True, os.environ if number % 2 else {})
+    time.sleep(60)
+
+
 def keeper():
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    subprocess.Popen([sys.executable, __file__, "main"], start_new_session=True)
+    subprocess.Popen([sys.executable, __file__, sys.argv[2]], start_new_session=True)
     # It reaps whatever it has.
     while True:
         try:
@@ -59,4 +68,4 @@ def keeper():
             break
 
 
-{"main": main, "keeper": keeper}[sys.argv[1]]()
+{"main": main, "breeder": breeder, "keeper": keeper}[sys.argv[1]]()

@@ -91,7 +91,9 @@ pub(crate) fn wait_for<T: PartialEq + std::fmt::Debug>(wanted: &T, mut ask: impl
 
 /// Waits until a child has become its program: until then it is a copy of this process.
 pub(crate) fn wait_for_program(pid: u32, name: &str) {
-    wait_for(&name.to_owned(), || process(pid).name);
+    // Its words are there after its name and its code.
+    let is_there = || process(pid).name == name && process(pid).command().is_ok();
+    wait_for(&true, is_there);
 }
 
 /// Runs this very test once more, through a command that changes what it sees, and gives what it
@@ -105,7 +107,7 @@ pub(crate) fn again_under(test: &str, role: &str, under: &[&str]) -> Option<Stri
         .expect("because util-linux is everywhere");
     if !tried.status.success() {
         let why = String::from_utf8_lossy(&tried.stderr);
-        eprintln!("SKIP: {test}: {}: {}", under.join(" "), why.trim());
+        eprintln!("NOT EXERCISED: {test}: {}: {}", under.join(" "), why.trim());
         return None;
     }
     let own = std::env::current_exe().expect("because this test runs");
