@@ -81,6 +81,12 @@ fn each_thing_that_is_missing_is_named_with_what_it_blocks() {
         let expected = expected.map(|why| format!("model <tmp>/{model}: {why} {start}"));
         assert_eq!(world.problems(&fleet), Vec::from_iter(expected));
     }
+}
+
+#[test]
+fn ports_and_addresses_that_can_not_be_had_are_named() {
+    let world = World::new(&[]);
+    let start = "[blocks start of w]";
     for (change, expected) in [
         (
             "port = 80",
@@ -140,7 +146,7 @@ fn a_program_is_found_on_the_workers_own_path_first() {
 }
 
 #[test]
-fn devices_that_are_not_there_or_are_shared_are_named() {
+fn devices_that_two_workers_have_under_two_names_are_named() {
     let whole = card(Vendor::Nvidia, 0, Some(CARD));
     let mig = "MIG-00000000-1111-2222-3333-444444444444";
     let devices = [
@@ -151,7 +157,7 @@ fn devices_that_are_not_there_or_are_shared_are_named() {
             ..cores("0-1")
         },
     ];
-    let mut world = World::new(&devices);
+    let world = World::new(&devices);
     let worker = |name: &str, device: &str, port: u16| {
         format!("[[worker]]\nname = \"{name}\"\ndevice = \"{device}\"\nport = {port}\n")
     };
@@ -189,29 +195,35 @@ fn devices_that_are_not_there_or_are_shared_are_named() {
         let said = problems(&world, &pair(first, second));
         assert_eq!(said, Vec::from_iter(expected), "{first} {second}");
     }
-    let said = problems(&world, &pair("cpu:1-2", "numa:7"));
-    assert!(
-        said[0].contains("cpu:1-2 names cores that are not online: 2"),
-        "{said:?}"
-    );
-    assert!(
-        said[0].ends_with("[blocks render and start of a]"),
-        "{said:?}"
-    );
-    assert!(
-        said[1].starts_with("no device numa:7 on this host"),
-        "{said:?}"
-    );
-    // A source that did not answer makes a device unknown, not absent.
+}
+
+#[test]
+fn devices_that_are_not_there_are_named_and_unknown_is_not_absent() {
+    let mut world = World::new(&[]);
+    let problems = |world: &World, device: &str| {
+        let worker = WORKER.replace("cpu:0", device);
+        world.problems(&world.fleet(ENGINE, "", &worker))
+    };
+    let both = "[blocks render and start of w]";
+    for (device, part) in [
+        ("cpu:1-2", "cpu:1-2 names cores that are not online: 2"),
+        ("numa:7", "no device numa:7 on this host"),
+    ] {
+        let said = problems(&world, device);
+        let [said] = said.as_slice() else {
+            panic!("{device}: {said:?}");
+        };
+        assert!(said.starts_with(part) && said.ends_with(both), "{said}");
+    }
+    let card = "nvidia:GPU-00000000-1111-2222-3333-444444444444";
+    assert!(problems(&world, card)[0].starts_with(&format!("no device {card} on this host")));
     world.inventory.reports.push(SourceReport {
         source: "nvml",
         raw: None,
         outcome: Observation::unknown("it said no"),
     });
-    let other = "nvidia:GPU-00000000-1111-2222-3333-444444444444";
-    let said = problems(&world, &[worker("a", other, 8081)]);
-    let expected = format!("can't tell whether this host has {other}: nvml: it said no");
-    assert_eq!(said, [format!("{expected} [blocks render and start of a]")]);
+    let said = format!("can't tell whether this host has {card}: nvml: it said no {both}");
+    assert_eq!(problems(&world, card), [said]);
 }
 
 #[test]

@@ -2,12 +2,12 @@
 
 use crate::cards::card;
 use crate::fleet_world::{CARD, ENGINE, WORKER, World};
+use packhouse_proc::cores::CpuSet;
 use packhouse_proc::devices::{Observation, Vendor};
-use packhouse_proc::render::quoted;
+use packhouse_proc::render::{Rendered, quoted};
 use proptest::prelude::*;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
-use std::path::Path;
 use std::process::Command;
 
 #[test]
@@ -127,10 +127,10 @@ fn a_mask_that_shows_another_card_is_refused_when_rendered() {
 /// shows in its status.
 #[test]
 fn bash_gives_back_what_was_rendered() {
-    let online = packhouse_proc::cores::CpuSet::online(Path::new("/sys")).unwrap();
-    let first = online.iter().next().expect("because a core is online");
+    let allowed = allowed_cores();
+    let first = allowed.iter().next().expect("because a core runs this");
     let mut world = World::new(&[]);
-    world.inventory.online = Observation::Known(online);
+    world.inventory.online = Observation::Known(allowed);
     let nasty = [
         "a b",
         "it's",
@@ -148,14 +148,6 @@ fn bash_gives_back_what_was_rendered() {
         "#no",
         "gr\u{fc}n \u{202e}x",
     ];
-    let literal = |text: &str| {
-        let escaped = text.chars().map(|letter| match letter {
-            '"' | '\\' => format!("\\{letter}"),
-            letter if letter.is_control() => format!("\\u{:04x}", u32::from(letter)),
-            letter => letter.to_string(),
-        });
-        format!("\"{}\"", escaped.collect::<String>())
-    };
     let args: Vec<String> = nasty.iter().map(|text| literal(text)).collect();
     let set = nasty.iter().enumerate();
     let set: Vec<String> = set
@@ -186,13 +178,7 @@ fn bash_gives_back_what_was_rendered() {
         .env("NOT_INHERITED", "x")
         .output()
         .unwrap();
-    let (mut expected, zero) = (Vec::new(), b"\0".as_slice());
-    for word in &rendered.command {
-        expected.extend([word.as_bytes(), zero].concat());
-    }
-    for (name, value) in &rendered.environment {
-        expected.extend([name.as_bytes(), b"=", value.as_bytes(), zero].concat());
-    }
+    let expected = framed(&rendered);
     let (said, status) = output
         .stdout
         .split_at(expected.len().min(output.stdout.len()));
@@ -203,6 +189,37 @@ fn bash_gives_back_what_was_rendered() {
         status.contains(&format!("Cpus_allowed_list:\t{first}\n")),
         "{status}"
     );
+}
+
+/// The cores that this very process may run on.
+fn allowed_cores() -> CpuSet {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let list = status
+        .lines()
+        .find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    CpuSet::parse(list.unwrap().trim()).unwrap()
+}
+
+/// A text in TOML.
+fn literal(text: &str) -> String {
+    let escaped = text.chars().map(|letter| match letter {
+        '"' | '\\' => format!("\\{letter}"),
+        letter if letter.is_control() => format!("\\u{:04x}", u32::from(letter)),
+        letter => letter.to_string(),
+    });
+    format!("\"{}\"", escaped.collect::<String>())
+}
+
+/// Command line and environment as the kernel shows them.
+fn framed(rendered: &Rendered) -> Vec<u8> {
+    let (mut bytes, zero) = (Vec::new(), b"\0".as_slice());
+    for word in &rendered.command {
+        bytes.extend([word.as_bytes(), zero].concat());
+    }
+    for (name, value) in &rendered.environment {
+        bytes.extend([name.as_bytes(), b"=", value.as_bytes(), zero].concat());
+    }
+    bytes
 }
 
 #[test]
