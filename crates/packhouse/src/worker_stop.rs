@@ -177,8 +177,18 @@ fn lines(report: &Report) -> Vec<String> {
     match &report.result {
         Err(error) => {
             let mut lines = vec![format!("not stopped: {error}")];
-            if let StopError::StillAlive { refused, .. } = error {
-                lines.extend(refused.iter().map(ToString::to_string));
+            match error {
+                StopError::StillAlive { refused, .. } => {
+                    lines.extend(refused.iter().map(ToString::to_string));
+                }
+                StopError::Runs(RunsError::Busy { .. }) => {
+                    let end = "a start that waits may be ended (Ctrl-C, SIGTERM): its worker stays";
+                    lines.push(format!("{end} as it is, and can be stopped then"));
+                }
+                StopError::Runs(_)
+                | StopError::Procfs(_)
+                | StopError::OtherNamespace { .. }
+                | StopError::KeeperStays => {}
             }
             lines
         }

@@ -317,3 +317,46 @@ fn one_stop_at_a_time_and_a_killed_one_is_continued() {
     assert!(said.contains("ended after SIGTERM"), "{said}");
     world.must_be_over("it was stopped");
 }
+
+/// As with a container whose state is on a volume: it ends with all its processes, and is started
+/// again on the same kernel.
+#[test]
+fn a_container_that_is_gone_leaves_nothing_to_clean_up() {
+    let world = world(&[], (10, 10));
+    let inside = ["--pid", "--fork", "--mount-proc"];
+    let tried = Command::new("unshare").args(inside).arg("true").output();
+    if !tried.is_ok_and(|tried| tried.status.success()) {
+        eprintln!("NOT EXERCISED: no pid namespace of its own for this user");
+        return;
+    }
+    let line =
+        "exec unshare --pid --fork --mount-proc -- sh -c '\"$0\" \"$@\" && read end' \"$0\" \"$@\"";
+    let words = ["worker", "start", "--execute", "--config", "fleet.toml"];
+    let mut container = world.sandbox().shell(line, &words);
+    let container = container
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn();
+    let mut container = Ends(container.expect("because there is a shell"));
+    wait_until("the identity", || world.record("identity.json").is_some());
+
+    // While it lives, its processes have no pids here: nothing is claimed, and nothing is done.
+    let (shown, _) = state(&world);
+    assert_eq!(shown, "unverifiable");
+    for command in ["stop", "start"] {
+        let refused = world.worker(&[command, "--execute"]);
+        let said = String::from_utf8_lossy(&refused.stdout).into_owned();
+        assert_eq!(refused.status.code(), Some(3), "{said}");
+        assert!(said.contains("another pid namespace"), "{said}");
+    }
+    assert_eq!(world.servers().len(), 1);
+
+    drop(container.0.stdin.take());
+    container.0.wait().unwrap();
+    wait_until("the end of the container", || world.running().is_empty());
+    assert_eq!(state(&world), is("stale", "no_exit_record"));
+    world.done(&["start", "--execute"], "the one before is over");
+    assert_eq!(state(&world), is("ready", "serving"));
+    world.done(&["stop", "--execute"], "it heeds");
+    world.must_be_over("it was stopped");
+}
