@@ -165,8 +165,10 @@ pub(crate) fn say_holders(
         notes.push(format!("{}: unknown: {unknown}", device.id));
     }
     if found.unreadable_count > 0 && device.vendor != Vendor::Cpu {
-        let count = found.unreadable_count;
-        notes.push(format!("{count} processes can't be looked at in full"));
+        notes.push(match found.unreadable_count {
+            1 => "one process can't be looked at in full".to_owned(),
+            count => format!("{count} processes can't be looked at in full"),
+        });
     }
 }
 
