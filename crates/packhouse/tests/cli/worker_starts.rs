@@ -599,6 +599,88 @@ fn a_run_of_an_earlier_boot_is_over() {
     assert!(exit.contains("\"unseen\":true"), "{exit}");
 }
 
+/// A world whose worker has a model, which is no model.
+fn with_model(content: &str) -> World {
+    let world = World::new(0, &["--model", "{model}"]);
+    let model = world.path("a.gguf");
+    fs::write(&model, content).unwrap();
+    let setting = format!("[common]\nmodel = {:?}\n", model.to_str().unwrap());
+    edit_fleet(&world, "[common]\n", &setting);
+    world
+}
+
+#[test]
+fn a_copy_in_ram_is_preferred_and_needs_no_source() {
+    let world = with_model("a model");
+    let source = world.path("a.gguf");
+    let digest = Digest::of(b"a model").to_string();
+    ready(&world);
+    let model = world.record("identity.json").unwrap()["model"].clone();
+    let from_source = serde_json::json!({
+        "bytes": 7, "path": source, "ram_copy": false, "sha256": digest, "source": source,
+    });
+    assert_eq!(model, from_source);
+    world.done(&["stop", "--execute"], "without a copy");
+
+    let words = ["model", "prepare", "a.gguf"];
+    let said = Said::of(&world.sandbox().command(&words).output().unwrap());
+    assert_eq!(said.code, Some(0), "{}", said.errors);
+    fs::remove_file(&source).unwrap();
+    let pid = ready(&world);
+    let model = world.record("identity.json").unwrap()["model"].clone();
+    assert_eq!(model["ram_copy"], true, "{model}");
+    assert_eq!(model["sha256"], digest);
+    assert_eq!(model["source"], source.to_str().unwrap());
+    let path = model["path"].as_str().unwrap();
+    assert!(Path::new(path).starts_with(world.path("stage")), "{model}");
+    assert!(
+        proc_file(pid, "cmdline").contains(&format!("\0{path}\0")),
+        "{path}"
+    );
+    world.done(&["stop", "--execute"], "with a copy");
+
+    edit_fleet(&world, "[common]\n", "[common]\nprefer_ram_copy = false\n");
+    let said = start(&world);
+    assert_eq!(said.code, Some(3), "{}", said.out);
+    assert!(said.out.contains("a.gguf: No such file"), "{}", said.out);
+}
+
+#[test]
+fn another_model_than_the_fleet_file_says_is_refused_with_both_digests() {
+    let world = with_model("another model");
+    let (wanted, found) = (Digest::of(b"a model"), Digest::of(b"another model"));
+    let setting = format!("[common]\nmodel_sha256 = \"{wanted}\"\n");
+    edit_fleet(&world, "[common]\n", &setting);
+    let said = start(&world);
+    assert_eq!(said.code, Some(3), "{}", said.out);
+    let refusal = format!("a.gguf has SHA-256 {found}, and model_sha256 is {wanted}");
+    assert!(said.out.contains(&refusal), "{}", said.out);
+    assert!(world.record("order.json").is_none());
+}
+
+#[test]
+fn a_worker_with_packs_starts_under_run_and_is_one_process() {
+    let world = World::new(0, &[]);
+    edit_fleet(&world, "packs = false", "packs = true");
+    edit_fleet(
+        &world,
+        "[common]\n",
+        "[common]\ninherit = [\"HOME\", \"PACKHOUSE_PLUGIN\"]\n",
+    );
+    let pid = ready(&world);
+    let environment = proc_file(pid, "environ");
+    let plugin = world.path("libggml-packhouse.so");
+    let variable = format!("GGML_BACKEND_PATH={}\0", plugin.display());
+    assert!(environment.contains(&variable), "{environment}");
+    let launched = world.record("launched.json").unwrap();
+    assert_eq!(
+        launched["worker"]["pid"], pid,
+        "the engine is what was launched"
+    );
+    world.done(&["stop", "--execute"], "with packs");
+    world.must_be_over("with packs, its watcher too");
+}
+
 #[test]
 fn two_fleets_do_not_share_a_core() {
     let world = World::new(0, &[]);
