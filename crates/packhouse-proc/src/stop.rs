@@ -310,9 +310,6 @@ fn begin(
         },
         Some(mut begun) => {
             begun.controller = *me;
-            let new = live.into_iter();
-            let new: Vec<StopMember> = new.filter(|new| !begun.members.contains(new)).collect();
-            begun.members.extend(new);
             begun
         }
     };

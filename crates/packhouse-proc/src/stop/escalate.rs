@@ -314,6 +314,7 @@ pub(super) fn end_all(
         if live.is_empty() {
             return Ok(());
         }
+        remember_new(run, record, &live)?;
         let main = group.main();
         let main_lives = live.iter().any(|member| Some(member.key) == main);
         let now_ns = scene.clock.steady_ns();
@@ -340,6 +341,20 @@ pub(super) fn end_all(
         let end_ns = since_ns.saturating_add(timeouts.of_step(step));
         group.pause(&live, LOOK_NS.min(end_ns.saturating_sub(now_ns)))?;
     }
+}
+
+/// Puts processes on record that were found since, before they get a signal: their proof may go with
+/// their parent.
+fn remember_new(run: &Run, record: &mut Stop, live: &[StopMember]) -> Result<(), StopError> {
+    let new = live
+        .iter()
+        .filter(|member| !record.members.contains(member));
+    let new: Vec<StopMember> = new.cloned().collect();
+    if new.is_empty() {
+        return Ok(());
+    }
+    record.members.extend(new);
+    Ok(run.write(record)?)
 }
 
 /// The last step of an earlier stop in this boot, and when its signals were sent.

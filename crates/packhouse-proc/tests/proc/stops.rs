@@ -349,6 +349,9 @@ fn a_child_made_while_its_parent_ends_is_found() {
     let expected = [("main", Step::Interrupt), ("new", Step::Terminate)];
     assert_eq!(world.ended(&stopped), after(&expected));
     assert_eq!(world.notes(), ["main interrupt", "heir terminate"]);
+    let begun = world.run.read::<Stop>().expect("because it can be read");
+    let members = begun.expect("because there was one").members;
+    assert_eq!(members.len(), 2, "who is found later is on record too");
 }
 
 #[test]
