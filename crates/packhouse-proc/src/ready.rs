@@ -155,7 +155,9 @@ impl Waiting<'_> {
             return Ok(Progress::Starting);
         };
         for listener in &there {
-            self.own(listener)?;
+            if !self.is_own(listener)? {
+                return Ok(Progress::Starting);
+            }
         }
         Ok(Progress::Serving {
             listener: ReadyListener {
@@ -166,18 +168,20 @@ impl Waiting<'_> {
         })
     }
 
-    /// Proves that a socket is held by the worker's processes and by no others.
-    fn own(&self, listener: &Listener) -> Result<(), NotReady> {
+    /// Whether a socket is held by the worker's processes and by no others. One that nobody holds
+    /// any more proves nothing; one that others hold is an error.
+    fn is_own(&self, listener: &Listener) -> Result<bool, NotReady> {
         let ownership = self.order.ownership(Some(self.launched));
         let ours = members(self.procfs, &ownership)?.ours;
         let owners = owners_of(self.procfs, listener.inode)?;
         let is_ours = |key: &ProcessKey| ours.iter().any(|member| member.key == *key);
         if !owners.known.is_empty() && owners.known.iter().all(is_ours) {
-            return Ok(());
+            return Ok(true);
         }
-        // One that ended between the two looks has no holder; then the next look sees the end.
+        // It was closed between the two looks, by the worker's end or by a stranger's.
         if owners == Owners::default() {
-            return self.still_lives();
+            self.still_lives()?;
+            return Ok(false);
         }
         let strangers = owners.known.iter().filter(|key| !is_ours(key));
         let mut holders: Vec<String> = strangers.map(|key| format!("pid {}", key.pid)).collect();
