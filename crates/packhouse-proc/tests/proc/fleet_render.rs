@@ -18,19 +18,16 @@ fn a_worker_gets_its_masks_its_list_and_nothing_else() {
         Some("GPU-00000000-1111-2222-3333-444444444444"),
     );
     let mut world = World::new(&[card(Vendor::Nvidia, 0, Some(CARD)), other]);
-    let set = |pairs: &[(&str, &str)]| -> Vec<(OsString, OsString)> {
-        pairs
-            .iter()
-            .map(|(name, value)| (name.into(), value.into()))
-            .collect()
-    };
-    world.environment = set(&[
+    let pairs = [
         ("HOME", "/h"),
         ("LANG", ""),
         ("LANG", "second"),
         ("SECRET", "s"),
         ("CUDA_VISIBLE_DEVICES", "1"),
-    ]);
+    ];
+    world.environment = pairs
+        .map(|(name, value)| (name.into(), value.into()))
+        .to_vec();
     let common = "inherit = [\"HOME\", \"LANG\", \"UNSET\"]\nthreads = 6\n\
         environment = { HOME = \"/{name}\", T = \"{threads} {device} {cores}\", \
         P = \"{{{port}}}\" }";
