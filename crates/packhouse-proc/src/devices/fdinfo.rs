@@ -106,15 +106,23 @@ impl DrmScan {
         }
         let mut sum = 0u64;
         let mut counted = BTreeSet::new();
+        let (mut is_used, mut has_memory) = (false, false);
         for (_, client) in self.of(card) {
+            is_used = true;
             if client.client_id.is_some_and(|id| !counted.insert(id)) {
                 continue;
             }
             match &client.memory_bytes {
-                Observation::Known(bytes) => sum = sum.saturating_add(*bytes),
+                Observation::Known(bytes) => {
+                    has_memory = true;
+                    sum = sum.saturating_add(*bytes);
+                }
                 Observation::Absent => {}
                 Observation::Unknown { why } => return Observation::unknown(why.clone()),
             }
+        }
+        if is_used && !has_memory {
+            return Observation::Absent;
         }
         Observation::Known(sum)
     }
@@ -333,6 +341,16 @@ mod tests {
         assert_eq!(scan.used_bytes(card), Observation::Known(2 * (23992 << 10)));
         let seen: Vec<u32> = scan.seen(card).iter().map(|process| process.pid).collect();
         assert_eq!(seen, [10, 11, 12]);
+        let shared = "drm-driver: i915\ndrm-pdev: 0000:00:02.0\ndrm-total-system0: 64 MiB\n";
+        let mut integrated = DrmScan::default();
+        integrated.clients.push((10, only(shared)));
+        let place = "0000:00:02.0".parse().expect("because it is an address");
+        assert_eq!(integrated.used_bytes(place), Observation::Absent);
+        assert_eq!(
+            integrated.used_bytes(card),
+            Observation::Known(0),
+            "nobody uses it"
+        );
         scan.unseen = 3;
         assert!(
             scan.used_bytes(card)

@@ -61,9 +61,13 @@ pub(crate) fn add(
             None => by_clients(pci, scan, None),
         };
         let processes = processes(pci, scan, users);
-        card.device.processes = with_unlisted(&card.device.memory, processes);
+        card.device.processes = with_unlisted(&card.device.memory, processes, IDLE_BYTES_MAX);
     }
 }
+
+/// The counters include what the driver reserves: 63 MiB for each tile on some cards, and more on
+/// others.
+const IDLE_BYTES_MAX: u64 = 512 << 20;
 
 /// The processes of all cards as `xpu-smi` lists them, without itself.
 fn users(tools: &dyn Tools, reports: &mut Vec<SourceReport>) -> Result<Vec<XpuProcess>, String> {

@@ -2,14 +2,16 @@
 
 use crate::devices::device::{DeviceMemory, Observation, VendorProcess};
 
-/// An empty list beside memory in use is no list.
+/// An empty list beside memory in use is no list. `idle_bytes_max`: what the source may count as in
+/// use on a card that nobody uses.
 pub(crate) fn with_unlisted(
     memory: &Observation<DeviceMemory>,
     processes: Observation<Vec<VendorProcess>>,
+    idle_bytes_max: u64,
 ) -> Observation<Vec<VendorProcess>> {
     match (memory, processes) {
         (Observation::Known(memory), Observation::Known(list))
-            if list.is_empty() && memory.used_bytes >= UNLISTED_BYTES_MIN =>
+            if list.is_empty() && memory.used_bytes > idle_bytes_max =>
         {
             Observation::unknown(format!(
                 "no process is listed, and {} bytes are in use: a process that this user or \
@@ -20,6 +22,3 @@ pub(crate) fn with_unlisted(
         (Observation::Known(_) | Observation::Absent | Observation::Unknown { .. }, list) => list,
     }
 }
-
-/// More than drivers keep on an idle card, and less than a process with a context takes.
-const UNLISTED_BYTES_MIN: u64 = 96 << 20;

@@ -232,6 +232,19 @@ fn memory_is_read_in_every_form() {
 }
 
 #[test]
+fn memory_in_use_and_nobody_listed_is_no_idle_card() {
+    let (host, pci) = (Host::of(TREE), PLACES[0].to_owned());
+    let ask = |mib: u32| {
+        let stats = STATS_V1.replace("8192.0", &format!("{mib}.0"));
+        let tools = listed(ITSELF).said(Question::XpuSmiCounters { pci: pci.clone() }, &stats);
+        found(&host.look(&tools), "pci:23:00.0")
+    };
+    assert!(why(&ask(513).processes).contains("537919488 bytes are in use"));
+    // The driver's own share counts as used.
+    assert_eq!(pids(&ask(512)), [0u32; 0]);
+}
+
+#[test]
 fn an_error_in_place_of_an_answer_is_told() {
     let host = Host::of(TREE);
     host.hidden_process(1);
