@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Runs a command with a user manager of systemd of its own, in this mount namespace.
 #   unshare --mount bash user_manager.sh FOLDER COMMAND [WORD...]
-# The manager's home and log lie in FOLDER. What it starts ends with it. Exit: the command's code, or
-# 77 where no manager can be had.
+# The manager's home and log lie in FOLDER. What it starts ends with it. Exit: the command's code,
+# or 77 where no manager can be had.
 set -u
 folder=$1
 shift

@@ -117,7 +117,7 @@ fn stop_killed(k: usize, role: Role, then: Then) -> Stopped {
     must_have_answered(&world, role, false, &stopped, &why);
     must_be_explained(&world, &why);
     if then == Then::Start && world.status(&why)["state"] == "stopping" {
-        // While its engine lives, a stop that was cut short is ended by a stop, and a start says so.
+        // While its engine lives, only a stop ends a stop that was cut short, and a start says so.
         let output = world.worker(&["start", "--execute"]);
         if output.status.code() != Some(0) {
             let said = both(&output);
