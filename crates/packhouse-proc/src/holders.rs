@@ -9,14 +9,15 @@
 //!
 //! Never: signals or traces anything. Design: `docs/design/holders.md`.
 
+mod card;
 mod engines;
 mod seen;
 
 use crate::cores::CpuSet;
 use crate::devices::{Device, DeviceId, Inventory, Observation, Vendor};
 use crate::identity::ProcessKey;
-use crate::masks::{Covers, Runtimes, View, at_most, covers};
 use crate::procfs::{Presence, Procfs, ProcfsError};
+use card::Card;
 use seen::Seen;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -282,19 +283,32 @@ impl Processes {
             .iter()
             .flat_map(|worker| worker.keys.iter())
             .collect();
+        let card = Card {
+            device,
+            all: &context.inventory.devices,
+            listed: self.listed_pids(device),
+        };
         for seen in &self.seen {
             if context.exclude.contains(&seen.key) {
                 continue;
             }
-            let is_open = opened(seen, device, found);
-            // A worker of ours is bound to its own devices, by masks that were checked.
-            if !seen.kind.is_for_cards() || own.contains(&seen.key) || is_open {
+            let is_open = card.opened(seen, found);
+            // A worker of ours is bound to its own devices, by masks that were read back.
+            if is_open || own.contains(&seen.key) || !card.is_suspect(seen) {
                 continue;
             }
-            if let Some(why) = may_reach(seen, device, context.inventory) {
+            if let Some(why) = card.may_reach(seen) {
                 found.add(seen, How::Mask { why }, Weight::MayHold);
             }
         }
+    }
+
+    /// The pids of a vendor's list that is whole and has our pids: in a container, vendors list
+    /// pids of the host.
+    fn listed_pids(&self, device: &Device) -> Option<BTreeSet<u32>> {
+        let list = device.processes.known()?;
+        let is_host = self.procfs.pid_namespace() == FIRST_NAMESPACE;
+        is_host.then(|| list.iter().map(|listed| listed.pid).collect())
     }
 
     fn of_cores(&self, device: &Device, context: &Context<'_>, found: &mut Found) {
@@ -369,6 +383,9 @@ impl fmt::Display for How {
 
 /// What is said of a listed pid that nobody has here.
 const NOT_SEEN: &str = "a process that is not seen here, in a container or ended just now";
+
+/// The inode of the first pid namespace of every kernel: PROC_PID_INIT_INO.
+const FIRST_NAMESPACE: u64 = 0xEFFF_FFFC;
 
 /// The first process of a pid namespace.
 const FIRST_PID: u32 = 1;
@@ -462,102 +479,4 @@ fn has(worker: &ManagedWorker, device: &Device, all: &[Device]) -> bool {
             })
         }
     }
-}
-
-/// Adds what a process has open of a card; answers whether that is enough to know.
-fn opened(seen: &Seen, device: &Device, found: &mut Found) -> bool {
-    let Ok(nodes) = &seen.nodes else {
-        return false;
-    };
-    let clients = nodes
-        .clients
-        .iter()
-        .filter(|client| client.pdev.is_some() && client.pdev == device.pci);
-    let mut is_open = false;
-    let mut is_at_work = None;
-    for client in clients {
-        is_open = true;
-        let memory_bytes = client.memory_bytes.known().copied();
-        let is_idle = client.engines.values().all(|busy| *busy == 0)
-            && !matches!(client.memory_bytes, Observation::Unknown { .. })
-            && memory_bytes.unwrap_or(0) == 0;
-        is_at_work = Some(is_at_work.unwrap_or(false) || !is_idle);
-        let weight = node_weight(seen, device, Some(!is_idle));
-        found.add(seen, How::DrmClient { memory_bytes }, weight);
-    }
-    for (rdev, path) in &nodes.open {
-        if device.nodes.iter().any(|node| node.rdev == Some(*rdev)) {
-            is_open = true;
-            let path = path.display().to_string();
-            let weight = node_weight(seen, device, is_at_work);
-            found.add(seen, How::OpenNode { path }, weight);
-        }
-    }
-    is_open
-}
-
-/// What an open node of a card weighs. `is_at_work`: what its driver says, where it says anything.
-fn node_weight(seen: &Seen, device: &Device, is_at_work: Option<bool>) -> Weight {
-    let watches =
-        is_at_work == Some(false) || (engines::is_watcher(&seen.name) && !is_listed(seen, device));
-    if watches && !seen.kind.is_for_cards() {
-        return Weight::Note;
-    }
-    if device.parent.is_some() {
-        // The parts of a card share its node.
-        return Weight::MayHold;
-    }
-    Weight::Holds
-}
-
-fn is_listed(seen: &Seen, device: &Device) -> bool {
-    let list = device.processes.known();
-    list.is_some_and(|list| list.iter().any(|listed| listed.pid == seen.key.pid))
-}
-
-/// Why an engine may reach a card that it has not been seen to have open; `None`: it can't.
-fn may_reach(seen: &Seen, device: &Device, inventory: &Inventory) -> Option<String> {
-    let environment = match &seen.environment {
-        Ok(environment) => environment,
-        Err(why) => {
-            return Some(format!(
-                "its environment, and so its masks, can't be read: {why}"
-            ));
-        }
-    };
-    let view = View {
-        environment,
-        runtimes: seen.runtimes.as_ref().ok().copied(),
-        elsewhere: seen.is_below,
-    };
-    let why = match covers(&view, device, &inventory.devices) {
-        Covers::No => return None,
-        Covers::Yes => String::new(),
-        Covers::Maybe { why } => why,
-    };
-    // A mask that shows so many cards shows no further one, once as many others are found open.
-    let others = inventory
-        .devices
-        .iter()
-        .filter(|other| other.vendor == device.vendor && other.parent.is_none())
-        .filter(|other| other.id != device.id && has_open(seen, other))
-        .count();
-    let is_vulkan = seen
-        .runtimes
-        .as_ref()
-        .is_ok_and(|runtimes: &Runtimes| runtimes.vulkan);
-    match at_most(&view, device.vendor) {
-        Some(count) if others == count && count > 0 && !is_vulkan => None,
-        Some(_) | None => Some(why),
-    }
-}
-
-fn has_open(seen: &Seen, device: &Device) -> bool {
-    let Ok(nodes) = &seen.nodes else {
-        return false;
-    };
-    nodes
-        .open
-        .iter()
-        .any(|(rdev, _)| device.nodes.iter().any(|node| node.rdev == Some(*rdev)))
 }

@@ -37,6 +37,8 @@ pub(super) struct Seen {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Nodes {
     pub(super) open: Vec<(u64, PathBuf)>,
+    /// The paths of all that is open below `/dev`.
+    pub(super) devices: Vec<PathBuf>,
     pub(super) clients: Vec<DrmClient>,
 }
 
@@ -96,9 +98,12 @@ fn nodes(process: &Process) -> Result<Nodes, Unreadable> {
             match process.fdinfo(file.fd) {
                 Ok(text) => texts.push(text),
                 // It closed the file since.
-                Err(Unreadable::NoProgram) => {}
+                Err(Unreadable::Closed { .. }) => {}
                 Err(error) => return Err(error),
             }
+        }
+        if file.target.starts_with("/dev") {
+            nodes.devices.push(file.target.clone());
         }
         if let Some(rdev) = file.rdev {
             nodes.open.push((rdev, file.target));

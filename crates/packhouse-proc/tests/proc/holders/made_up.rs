@@ -1,6 +1,6 @@
 //! Holders in a `/proc` that was made up: DRM clients, containers, parts of cards, watchers.
 
-use super::tree::{Fake, Tree};
+use super::tree::{Fake, OBSERVER_PID, Tree};
 use super::{World, said};
 use crate::cards::{card, part, with_node};
 use packhouse_proc::devices::{Device, Observation, Vendor, VendorProcess};
@@ -60,50 +60,152 @@ fn a_drm_client_at_work_holds_its_card_and_an_idle_one_is_noted() {
 }
 
 #[test]
-fn an_idle_client_that_is_an_engine_holds_its_card() {
+fn an_idle_client_that_is_an_engine_holds_its_card_unless_its_mask_hides_it() {
     let tree = Tree::new();
     let device = card(Vendor::Intel, 0, None);
-    tree.put(&Fake {
+    let engine = |pid: u32, mask: &str| Fake {
         program: Some("llama-server"),
-        environment: b"ZE_AFFINITY_MASK=7\0".to_vec(),
+        environment: format!("ZE_AFFINITY_MASK={mask}\0").into_bytes(),
         files: vec![(5, "/dev/dri/renderD128".to_owned())],
         fdinfo: vec![(5, xe(&device, "0", 0))],
-        ..Fake::new(41, 900)
-    });
+        ..Fake::new(pid, 900)
+    };
+    tree.put(&engine(41, "0"));
+    tree.put(&engine(42, "7"));
     let world = World::of(std::slice::from_ref(&device));
     let found = holders(&tree, &world, &device);
     assert_eq!(said(&found, 41).map(|(word, _)| word), Some("holds"));
+    assert_eq!(said(&found, 42).map(|(word, _)| word), Some("note"));
 }
+
+const UVM: &str = "/dev/nvidia-uvm";
 
 #[test]
 fn watchers_are_noted_until_the_vendor_lists_them() {
     let tree = Tree::new();
     let full = number("/dev/full");
     let mut device = with_node(card(Vendor::Nvidia, 0, Some("GPU-1")), "/dev/nvidia0", full);
-    let open = |pid: u32, name: &[u8]| Fake {
+    let open = |pid: u32, name: &[u8], others: &[&str]| Fake {
         name: name.to_vec(),
-        files: vec![(3, "/dev/full".to_owned())],
+        files: (3..)
+            .zip(["/dev/full"].iter().chain(others).map(ToString::to_string))
+            .collect(),
+        // NVML loads it to tell CUDA's version.
+        maps: "00400000-00401000 r-xp 00000000 fd:01 77 /lib/libcuda.so.580.1\n".into(),
         ..Fake::new(pid, 900)
     };
     // The kernel cuts names to 15 bytes.
-    tree.put(&open(41, b"nvidia-persiste"));
-    tree.put(&open(42, b"nvtop"));
-    tree.put(&open(43, b"python3"));
-    let node = vec![How::OpenNode {
-        path: "/dev/full".to_owned(),
-    }];
-    let found = holders(&tree, &World::of(std::slice::from_ref(&device)), &device);
-    assert_eq!(said(&found, 41), Some(("note", node.clone())));
-    assert_eq!(said(&found, 42), Some(("note", node.clone())));
-    assert_eq!(said(&found, 43), Some(("holds", node.clone())));
+    tree.put(&open(41, b"nvidia-persiste", &[]));
+    tree.put(&open(42, b"nvtop", &[]));
+    tree.put(&open(43, b"packhouse", &[]));
+    tree.put(&open(44, b"python3", &[UVM]));
+    tree.put(&open(45, b"nvtop", &[UVM]));
+    let words = |device: &Device| {
+        let found = holders(&tree, &World::of(std::slice::from_ref(device)), device);
+        [41, 42, 43, 44, 45].map(|pid| said(&found, pid).map(|(word, _)| word))
+    };
+    let (note, holds) = (Some("note"), Some("holds"));
+    // Who is not on a list that is whole, and never set CUDA up, only looks.
+    assert_eq!(words(&device), [note, note, note, holds, holds]);
     let used_bytes = Some(5);
+    let listed = |pid| VendorProcess { pid, used_bytes };
+    device.processes = Observation::Known(vec![listed(42), listed(43)]);
+    assert_eq!(words(&device), [note, holds, holds, holds, holds]);
+    // Without the list a known name is all there is to go by.
+    device.processes = Observation::unknown("not told");
+    assert_eq!(words(&device), [note, note, holds, holds, holds]);
+}
+
+#[test]
+fn a_list_with_pids_of_the_host_clears_nobody_in_a_container() {
+    let tree = Tree::new();
+    let device = with_node(
+        card(Vendor::Nvidia, 0, Some("GPU-1")),
+        "/dev/nvidia0",
+        number("/dev/full"),
+    );
+    tree.put(&Fake {
+        files: vec![(3, "/dev/full".to_owned())],
+        ..Fake::new(41, 900)
+    });
+    let world = World::of(std::slice::from_ref(&device));
+    let word = |tree: &Tree| said(&holders(tree, &world, &device), 41).map(|(word, _)| word);
+    assert_eq!(word(&tree), Some("note"));
+    let link = tree.root().join(format!("{OBSERVER_PID}/ns/pid"));
+    std::fs::remove_file(&link).expect("because the tree is ours");
+    std::os::unix::fs::symlink("pid:[4026532000]", link).expect("because the tree is ours");
+    assert_eq!(word(&tree), Some("holds"));
+}
+
+/// Recorded on two H200: while CUDA sets up, a process has every card open, and then those that its
+/// mask shows.
+#[test]
+fn a_masked_engine_that_has_a_card_open_for_a_moment_is_noted() {
+    let tree = Tree::new();
+    let full = number("/dev/full");
+    let mut device = with_node(card(Vendor::Nvidia, 0, Some("GPU-1")), "/dev/nvidia0", full);
+    let engine = |pid: u32, mask: &str| Fake {
+        program: Some("llama-server"),
+        environment: format!("CUDA_VISIBLE_DEVICES={mask}\0").into_bytes(),
+        files: vec![(3, "/dev/full".to_owned()), (4, UVM.to_owned())],
+        ..Fake::new(pid, 900)
+    };
+    tree.put(&engine(41, "GPU-2"));
+    tree.put(&engine(42, "GPU-1"));
+    let words = |device: &Device| {
+        let found = holders(&tree, &World::of(std::slice::from_ref(device)), device);
+        [41, 42].map(|pid| said(&found, pid).map(|(word, _)| word))
+    };
+    assert_eq!(words(&device), [Some("note"), Some("holds")]);
+    let used_bytes = None;
     device.processes = Observation::Known(vec![VendorProcess {
-        pid: 42,
+        pid: 41,
         used_bytes,
     }]);
-    let found = holders(&tree, &World::of(std::slice::from_ref(&device)), &device);
-    assert_eq!(said(&found, 41).map(|(word, _)| word), Some("note"));
-    assert_eq!(said(&found, 42).map(|(word, _)| word), Some("holds"));
+    assert_eq!(
+        words(&device),
+        [Some("holds"), Some("holds")],
+        "it is at work there"
+    );
+    device.processes = Observation::unknown("not told");
+    assert_eq!(
+        words(&device),
+        [Some("holds"), Some("holds")],
+        "nothing clears it"
+    );
+}
+
+#[test]
+fn a_runtime_makes_an_engine_of_whoever_has_set_it_up() {
+    let tree = Tree::new();
+    let cards = [
+        card(Vendor::Nvidia, 0, Some("GPU-1")),
+        card(Vendor::Amd, 0, Some("GPU-2")),
+        card(Vendor::Intel, 0, None),
+    ];
+    let world = World::of(&cards);
+    let python = |pid: u32, library: &str, file: &str| Fake {
+        name: b"python3".to_vec(),
+        program: Some("python3"),
+        maps: format!("00400000-00401000 r-xp 00000000 fd:01 77 /lib/{library}\n"),
+        files: vec![(3, file.to_owned())],
+        ..Fake::new(pid, 900)
+    };
+    tree.put(&python(41, "libcuda.so.1", UVM));
+    tree.put(&python(42, "libamdhip64.so.6", "/dev/kfd"));
+    tree.put(&python(43, "libze_loader.so.1", "/dev/dri/renderD130"));
+    tree.put(&python(44, "libcuda.so.1", "/dev/null"));
+    tree.put(&python(45, "libvulkan.so.1", "/dev/dri/renderD130"));
+    tree.put(&python(46, "libcudart.so.12", UVM));
+    let words = |device: &Device| {
+        let found = holders(&tree, &world, device);
+        [41, 42, 43, 44, 45, 46].map(|pid| said(&found, pid).map(|(word, _)| word))
+    };
+    let may = Some("may hold");
+    // Each may reach the cards of the vendor whose device files it has open.
+    assert_eq!(words(&cards[0]), [may, None, None, None, None, None]);
+    assert_eq!(words(&cards[1]), [None, may, None, None, None, None]);
+    assert_eq!(words(&cards[2]), [None, None, may, None, None, None]);
 }
 
 #[test]
@@ -119,7 +221,7 @@ fn parts_of_a_card_share_its_node_and_its_list() {
     }]);
     one.processes = Observation::unknown("not told of parts");
     tree.put(&Fake {
-        files: vec![(3, "/dev/full".to_owned())],
+        files: vec![(3, "/dev/full".to_owned()), (4, UVM.to_owned())],
         ..Fake::new(41, 900)
     });
     tree.put(&Fake::new(42, 900));
