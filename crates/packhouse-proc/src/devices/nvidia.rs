@@ -147,7 +147,7 @@ fn merge(cards: &mut Vec<Card>, roots: &Roots, told: NvidiaCard) {
     }
 }
 
-/// What the driver keeps on a card that nobody uses, beside what it reserves: 3.4 MB were seen while
+/// What the driver keeps on a card that nobody uses, beside what it reserves: 3.4 MB were seen when
 /// the neighbour computed. A process with a context takes more than this.
 const IDLE_BYTES_MAX: u64 = 96 << 20;
 
