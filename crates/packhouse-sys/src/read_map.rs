@@ -84,9 +84,9 @@ impl ReadMap {
     }
 }
 
-/// Brings a range of a file to memory by mapping it for a moment; `offset` is a multiple of the page
-/// size. No byte is looked at. Errors as mmap and madvise do: `EINVAL` before Linux 5.14, `EFAULT`
-/// where the file does not reach.
+/// Brings a range of a file to memory by mapping it for a moment; `offset` is a multiple of the
+/// page size. No byte is looked at. Errors as mmap and madvise do: `EINVAL` before Linux 5.14,
+/// `EFAULT` where the file does not reach.
 pub fn populate(file: BorrowedFd<'_>, offset: u64, bytes: usize) -> io::Result<()> {
     if bytes == 0 {
         return Ok(());

@@ -89,7 +89,15 @@ impl Place {
     pub(crate) fn no_copy(&self, model: &Path) -> Failure {
         Failure::negative("no copy of", model.display())
             .cause(format!("nothing of it is in {}", self.path.display()))
-            .hint(self.hint(&format!("prepare {}", quoted(model))))
+            .hint(self.remedy(model))
+    }
+
+    /// What makes a copy of a model, or shows those that there are where a key was given.
+    fn remedy(&self, model: &Path) -> String {
+        match Named::parse(model) {
+            Ok(Named::Key(_)) => self.hint("status"),
+            Ok(Named::Source(_)) | Err(_) => self.hint(&format!("prepare {}", quoted(model))),
+        }
     }
 }
 

@@ -66,8 +66,8 @@ impl Hashable for Hashing {
     }
 }
 
-/// Hashes every file of the newest copies of these models, side by side. `progress` is told bytes as
-/// they are hashed.
+/// Hashes every file of the newest copies of these models, side by side. `progress` is told bytes
+/// as they are hashed.
 pub fn verify(
     root: &StageRoot,
     keys: &[ModelKey],

@@ -1,5 +1,5 @@
-//! The cold way of `prepare`, under the path's turn: the content is looked for under other paths, by
-//! a remembered digest, or by hashing where the sizes fit; a copy whose stat identity changed is
+//! The cold way of `prepare`, under the path's turn: the content is looked for under other paths,
+//! by a remembered digest, or by hashing where the sizes fit; a copy whose stat identity changed is
 //! believed anew, but only after it was hashed; else the model is copied.
 //!
 //! Invariants:

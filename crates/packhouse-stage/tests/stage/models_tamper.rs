@@ -1,6 +1,6 @@
-//! What is done to a published copy of a model: each change is refused with its own reason, and the
-//! next `prepare` hashes what may still be right, or copies anew. No receipt is ever renewed without
-//! a hash.
+//! What is done to a published copy of a model: each change is refused with its own reason, and
+//! the next `prepare` hashes what may still be right, or copies anew. No receipt is ever renewed
+//! without a hash.
 
 use crate::fixture::ROOT;
 use crate::models::{Models, ONE, ONE_BYTES, SHARDS};

@@ -15,6 +15,7 @@ mod image_world;
 mod images;
 mod inspect;
 mod model;
+mod model_copies;
 mod moving;
 mod plans;
 mod prepare;

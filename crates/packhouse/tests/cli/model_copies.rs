@@ -1,0 +1,217 @@
+//! `packhouse model` from outside: copied once, admitted, without its source, tampered, dropped.
+
+use crate::sandbox::Sandbox;
+use packhouse_base::digest::Digest;
+use serde_json::Value;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+const BYTES: &[u8] = b"the bytes of a model, which nobody has to understand";
+
+fn run(sandbox: &Sandbox, words: &[&str]) -> (i32, String, String) {
+    let output = sandbox.command(words).output().unwrap();
+    let exit = output.status.code().expect("because nothing kills it");
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (exit, text(output.stdout), text(output.stderr))
+}
+
+/// Prepares, as a machine of any size can.
+fn prepare(sandbox: &Sandbox, words: &[&str]) -> Value {
+    let words = [&["model", "prepare", "--min-free", "0", "--json"], words].concat();
+    let (exit, said, complained) = run(sandbox, &words);
+    assert_eq!(exit, 0, "{complained}");
+    serde_json::from_str(&said).unwrap()
+}
+
+fn with_model() -> Sandbox {
+    let sandbox = Sandbox::new();
+    std::fs::write(sandbox.path("model.gguf"), BYTES).unwrap();
+    sandbox
+}
+
+fn copy(sandbox: &Sandbox, generation: u64) -> PathBuf {
+    let key = Digest::of(BYTES);
+    sandbox.path(&format!("stage/models/{key}.{generation}/files/model.gguf"))
+}
+
+fn chmod(path: &Path, mode: u32) {
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+}
+
+#[test]
+fn a_model_is_copied_shown_and_dropped() {
+    let sandbox = with_model();
+    sandbox.session(
+        "model-none",
+        &[
+            &["model", "status"],
+            &["model", "path", "model.gguf"],
+            &["model", "verify"],
+            &["model", "verify", "model.gguf"],
+            &["model", "drop", "model.gguf"],
+            &["model", "drop", "--all", "--execute"],
+            &["model", "prepare", "absent.gguf"],
+            &["model", "prepare", "model.gguf", "--sha256", "abc"],
+            &["model", "prepare", "a", "b", "--sha256", "abc"],
+            &["model", "path"],
+            &["model", "drop"],
+        ],
+    );
+    let copied = &prepare(&sandbox, &["model.gguf"])["models"][0];
+    assert_eq!(copied["outcome"], "copied");
+    assert_eq!(copied["path"].as_str(), copy(&sandbox, 1).to_str());
+    assert_eq!(std::fs::read(copy(&sandbox, 1)).unwrap(), BYTES);
+    let key = Digest::of(BYTES).to_string();
+    sandbox.session(
+        "model-life",
+        &[
+            &["model", "prepare", "model.gguf"],
+            &["model", "status"],
+            &["model", "status", &key[..8], "--json"],
+            &["model", "path", "model.gguf"],
+            &["model", "path", &key[..12], "--json"],
+            &["model", "path", "other.gguf", "--sha256", &key],
+            &["model", "path", "other.gguf"],
+            &["model", "path", "deadbeef"],
+            &["model", "verify", "model.gguf"],
+            &["model", "verify", "--json"],
+            &["unstage", "--all"],
+            &["model", "drop", "model.gguf"],
+            &["model", "drop", &key[..8], "--json"],
+            &["model", "status"],
+            &["model", "drop", &key[..8], "--execute"],
+            &["model", "status"],
+        ],
+    );
+    assert!(!copy(&sandbox, 1).exists());
+}
+
+#[test]
+fn a_copy_outlives_its_source_and_its_source_s_change_does_not_pass_unseen() {
+    let sandbox = with_model();
+    prepare(&sandbox, &["model.gguf"]);
+    let path = || run(&sandbox, &["model", "path", "model.gguf"]);
+    std::fs::rename(sandbox.path("model.gguf"), sandbox.path("away")).unwrap();
+    let (exit, said, _) = path();
+    assert_eq!(exit, 0);
+    assert_eq!(Path::new(said.trim_end()), copy(&sandbox, 1));
+    let (exit, said, _) = run(&sandbox, &["model", "status"]);
+    assert_eq!(exit, 0, "{said}");
+    assert!(said.contains("yes       gone"), "{said}");
+    // Another file in its place.
+    std::fs::write(sandbox.path("model.gguf"), b"other bytes").unwrap();
+    let (exit, said, complained) = path();
+    assert_eq!((exit, said.as_str()), (1, ""));
+    assert!(
+        complained.contains("changed since it was copied: its inode differs"),
+        "{complained}"
+    );
+    let (exit, said, _) = run(&sandbox, &["model", "status"]);
+    assert_eq!(exit, 1);
+    assert!(said.contains("no        changed"), "{said}");
+    // By its digest the copy is what was asked for.
+    let digest = Digest::of(BYTES).to_string();
+    let words = ["model", "path", "model.gguf", "--sha256", &digest];
+    assert_eq!(run(&sandbox, &words).0, 0);
+    // The next copy is of the new bytes, and says that the one before stays.
+    let words = ["model", "prepare", "model.gguf", "--min-free", "0"];
+    let (exit, said, _) = run(&sandbox, &words);
+    assert_eq!(exit, 0, "{said}");
+    let stays = format!("packhouse model drop {}", &digest[..12]);
+    assert!(said.contains(&stays), "{said}");
+}
+
+#[test]
+fn a_copy_that_was_made_writable_is_hashed_and_one_with_other_bytes_copied_anew() {
+    let sandbox = with_model();
+    prepare(&sandbox, &["model.gguf"]);
+    chmod(&copy(&sandbox, 1), 0o644);
+    let (exit, said, complained) = run(&sandbox, &["model", "path", "model.gguf"]);
+    assert_eq!((exit, said.as_str()), (1, ""));
+    assert!(
+        complained.contains("has mode 0644, expected 0444"),
+        "{complained}"
+    );
+    assert_eq!(run(&sandbox, &["model", "verify"]).0, 1);
+    assert_eq!(run(&sandbox, &["model", "warm"]).0, 1);
+    let healed = &prepare(&sandbox, &["model.gguf"])["models"][0];
+    assert_eq!(healed["outcome"], "rehashed");
+    assert_eq!(healed["hashed_bytes"], BYTES.len());
+    assert_eq!(healed["copied_bytes"], 0);
+    let bad = copy(&sandbox, 2);
+    chmod(&bad, 0o644);
+    std::fs::write(&bad, vec![b'x'; BYTES.len()]).unwrap();
+    chmod(&bad, 0o444);
+    let healed = &prepare(&sandbox, &["model.gguf"])["models"][0];
+    assert_eq!(healed["outcome"], "replaced");
+    assert_eq!(std::fs::read(copy(&sandbox, 3)).unwrap(), BYTES);
+    assert_eq!(run(&sandbox, &["model", "verify"]).0, 0);
+    assert_eq!(run(&sandbox, &["model", "warm", "model.gguf"]).0, 0);
+}
+
+#[test]
+fn shards_are_one_model_and_a_missing_one_is_named() {
+    let sandbox = Sandbox::new();
+    let name = |number| format!("m-0000{number}-of-00002.gguf");
+    std::fs::write(sandbox.path(&name(1)), b"first").unwrap();
+    let words = ["model", "prepare", &name(1)];
+    let (exit, _, complained) = run(&sandbox, &words);
+    assert_eq!(exit, 3);
+    assert!(complained.contains("m-00002-of-00002.gguf"), "{complained}");
+    std::fs::write(sandbox.path(&name(2)), b"second").unwrap();
+    let copied = &prepare(&sandbox, &[&name(2)])["models"][0];
+    assert_eq!(copied["files"].as_array().map(Vec::len), Some(2));
+    let path = PathBuf::from(copied["path"].as_str().unwrap());
+    assert!(path.ends_with(name(1)), "{}", path.display());
+    assert_eq!(
+        std::fs::read(path.with_file_name(name(2))).unwrap(),
+        b"second"
+    );
+    assert_eq!(
+        prepare(&sandbox, &[&name(1)])["models"][0]["outcome"],
+        "reused"
+    );
+    let digests = [Digest::of(b"first"), Digest::of(b"second")].map(|digest| digest.to_string());
+    let right = ["--sha256", &digests[0], "--sha256", &digests[1], &name(1)];
+    assert_eq!(prepare(&sandbox, &right)["models"][0]["outcome"], "reused");
+    let words = ["model", "prepare", &name(1), "--sha256", &digests[0]];
+    let (exit, _, complained) = run(&sandbox, &words);
+    assert_eq!(exit, 2);
+    assert!(
+        complained.contains("1 digests given for 2 files"),
+        "{complained}"
+    );
+}
+
+#[test]
+fn gc_and_doctor_know_the_copies() {
+    let sandbox = with_model();
+    crate::store::set(
+        &crate::store::open(&sandbox),
+        "first.gguf",
+        &crate::store::FIRST,
+    );
+    prepare(&sandbox, &["model.gguf"]);
+    let (_, said, _) = run(&sandbox, &["doctor"]);
+    assert!(
+        said.contains("model copies") && said.contains("1 in memory (52 B)"),
+        "{said}"
+    );
+    let stranger = sandbox.path("stage/models/notes");
+    std::fs::write(&stranger, b"").unwrap();
+    std::fs::create_dir(sandbox.path("stage/models/.tmp-00")).unwrap();
+    let (exit, said, complained) = run(&sandbox, &["gc", "--json"]);
+    assert_eq!(exit, 0, "{complained}");
+    let report: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(report["older_model_copies_count"], 0);
+    assert_eq!(report["unfinished_stages_count"], 1);
+    assert!(stranger.exists() && copy(&sandbox, 1).exists());
+    let (_, said, _) = run(&sandbox, &["gc"]);
+    assert!(
+        said.contains("no copy of a model by its name, stays: notes"),
+        "{said}"
+    );
+    chmod(&copy(&sandbox, 1), 0o666);
+    let (_, said, _) = run(&sandbox, &["doctor"]);
+    assert!(said.contains("1 broken: packhouse model status"), "{said}");
+}
