@@ -10,7 +10,8 @@
 //!
 //! A session's number alone proves nothing once the main process has ended: it may be given again.
 //! What has such half a proof is listed as unproven, and nobody signals it. A process whose
-//! environment holds the id of another start is of that one: workers may be started from a worker.
+//! environment holds the id of another start, or says that it is a keeper, is of another start:
+//! workers may be started from a worker.
 //!
 //! Never: this process itself, a name, a command line, a pid without its start time.
 
@@ -19,7 +20,7 @@ mod model;
 #[cfg(test)]
 mod tests;
 
-use crate::identity::{BootId, ProcessKey, RUN_ID_VARIABLE, RunId};
+use crate::identity::{BootId, KEEPER_VARIABLE, ProcessKey, RUN_ID_VARIABLE, RunId};
 use crate::procfs::{Process, Processes, Procfs, ProcfsError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -242,6 +243,9 @@ fn named_start(process: &Process, run: &RunId) -> NamedStart {
     let environment = process.environment().unwrap_or_default();
     let mut named = NamedStart::None;
     for (name, value) in &environment {
+        if name == KEEPER_VARIABLE {
+            named = NamedStart::Another;
+        }
         if name != RUN_ID_VARIABLE {
             continue;
         }

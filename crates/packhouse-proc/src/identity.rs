@@ -16,6 +16,10 @@ use std::str::FromStr;
 /// The environment variable that each process of a start inherits: it holds the start's `RunId`.
 pub const RUN_ID_VARIABLE: &str = "PACKHOUSE_WORKER_RUN";
 
+/// The environment variable that each keeper has: it holds the folder of its run. What has it keeps
+/// that run, also where it was ordered from inside another worker, whose keeper is then its parent.
+pub const KEEPER_VARIABLE: &str = "PACKHOUSE_WORKER_KEEPER";
+
 /// One process of one boot, and of the pid namespace whose number its pid is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ProcessKey {

@@ -150,6 +150,12 @@ fn what_only_looks_like_ours_is_nobodys() {
         parent: 3010,
         ..other(3011)
     });
+    // The same before it has a worker; its environment says nothing else.
+    tree.put(&Fake {
+        environment: format!("{KEEPER_VARIABLE}=/run\0").into_bytes(),
+        parent: KEEPER,
+        ..other(3012)
+    });
     // The same name, command and user, and a neighbour's control group.
     tree.put(&Fake {
         cgroup: "0::/user.slice/packhouse.slice/w0.service-2\n",
