@@ -59,7 +59,7 @@ impl Card<'_> {
             (Kind::Other | Kind::ByCoreLibrary, _) => false,
             (Kind::ByName, _) | (Kind::ByCardLibrary, Err(_)) => true,
             // NVML loads CUDA's library too, and who only loaded a runtime has no card.
-            (Kind::ByCardLibrary, Ok(nodes)) => computes(nodes, self.device.vendor),
+            (Kind::ByCardLibrary, Ok(nodes)) => computes(seen, nodes, self.device.vendor),
         }
     }
 
@@ -112,9 +112,9 @@ impl Card<'_> {
         match (self.device.vendor, &self.listed) {
             (Vendor::Nvidia, Some(listed)) => {
                 !listed.contains(&seen.key.pid)
-                    && (!computes(nodes, Vendor::Nvidia) || self.is_masked(seen))
+                    && (!computes(seen, nodes, Vendor::Nvidia) || self.is_masked(seen))
             }
-            (Vendor::Nvidia, None) => is_watcher && !computes(nodes, Vendor::Nvidia),
+            (Vendor::Nvidia, None) => is_watcher && !computes(seen, nodes, Vendor::Nvidia),
             (Vendor::Intel | Vendor::Amd | Vendor::Other | Vendor::Cpu, _) => {
                 let is_bystander = !seen.kind.is_for_cards() || is_watcher || self.is_masked(seen);
                 is_at_work == Some(false) && is_bystander
@@ -144,14 +144,16 @@ fn view<'a>(
 }
 
 /// Whether a process has open what computing on any card of a vendor takes.
-fn computes(nodes: &Nodes, vendor: Vendor) -> bool {
+fn computes(seen: &Seen, nodes: &Nodes, vendor: Vendor) -> bool {
     let wanted: &[&str] = match vendor {
         Vendor::Cpu => &[],
-        // CUDA's memory; tools that watch do without.
         Vendor::Nvidia => &["/dev/nvidia-uvm"],
         Vendor::Amd => &["/dev/kfd"],
         Vendor::Intel | Vendor::Other => &["/dev/dri", "/dev/accel"],
     };
+    if vendor == Vendor::Nvidia && seen.asks_only && seen.kind != Kind::ByName {
+        return false;
+    }
     nodes
         .devices
         .iter()

@@ -82,6 +82,22 @@ pub(super) fn runtimes(libraries: &[MappedFile]) -> Runtimes {
     }
 }
 
+/// Whether mapped files are those of a program that asks NVIDIA's cards how they are and has no
+/// memory on them: CUDA maps a card's memory, NVML maps none, and opens the same device files.
+pub(super) fn asks_only(files: &[MappedFile]) -> bool {
+    let is_memory = |file: &MappedFile| {
+        let name = file.path.to_string_lossy();
+        let number = name.strip_prefix("/dev/nvidia");
+        let is_card =
+            number.is_some_and(|rest| rest.starts_with(|next: char| next.is_ascii_digit()));
+        is_card || name == "/dev/nvidia-uvm"
+    };
+    let has_nvml = files
+        .iter()
+        .any(|file| is_library(&file.path, &["libnvidia-ml"]));
+    has_nvml && !files.iter().any(is_memory)
+}
+
 /// Whether a process only watches cards, as far as its name goes.
 pub(super) fn is_watcher(name: &str) -> bool {
     // The kernel keeps 15 bytes of a name.

@@ -29,6 +29,8 @@ pub(super) struct Seen {
     pub(super) nodes: Result<Nodes, Unreadable>,
     /// The runtimes that it maps.
     pub(super) runtimes: Result<Runtimes, Unreadable>,
+    /// Whether it only asks NVIDIA's cards how they are: it maps NVML and no memory of a card.
+    pub(super) asks_only: bool,
     /// The environment that it was started with; read of engines only.
     pub(super) environment: Result<Vec<(OsString, OsString)>, Unreadable>,
 }
@@ -79,6 +81,7 @@ impl Seen {
             is_below: process.is_below,
             kind,
             nodes,
+            asks_only: engines::asks_only(libraries),
             runtimes: maps.map(|maps| engines::runtimes(&maps)),
             environment,
         })

@@ -85,35 +85,44 @@ fn watchers_are_noted_until_the_vendor_lists_them() {
     let tree = Tree::new();
     let full = number("/dev/full");
     let mut device = with_node(card(Vendor::Nvidia, 0, Some("GPU-1")), "/dev/nvidia0", full);
-    let open = |pid: u32, name: &[u8], others: &[&str]| Fake {
+    let map = |file: &str| format!("00400000-00401000 r-xp 00000000 fd:01 77 {file}\n");
+    let open = |pid: u32, name: &[u8], others: &[&str], mapped: &[&str]| Fake {
         name: name.to_vec(),
         files: (3..)
             .zip(["/dev/full"].iter().chain(others).map(ToString::to_string))
             .collect(),
-        // NVML loads it to tell CUDA's version.
-        maps: "00400000-00401000 r-xp 00000000 fd:01 77 /lib/libcuda.so.580.1\n".into(),
+        maps: mapped.iter().map(|file| map(file)).collect(),
         ..Fake::new(pid, 900)
     };
+    // As recorded: NVML loads CUDA's library and opens its memory; CUDA maps that.
+    let nvml = [
+        "/lib/libnvidia-ml.so.580.1",
+        "/lib/libcuda.so.580.1",
+        "/dev/nvidiactl",
+    ];
+    let cuda = ["/lib/libcuda.so.580.1", UVM, "/dev/nvidia0"];
+    let both = [nvml.as_slice(), cuda.as_slice()].concat();
     // The kernel cuts names to 15 bytes.
-    tree.put(&open(41, b"nvidia-persiste", &[]));
-    tree.put(&open(42, b"nvtop", &[]));
-    tree.put(&open(43, b"packhouse", &[]));
-    tree.put(&open(44, b"python3", &[UVM]));
-    tree.put(&open(45, b"nvtop", &[UVM]));
+    tree.put(&open(41, b"nvidia-persiste", &[], &["/bin/x"]));
+    tree.put(&open(42, b"nvtop", &[UVM], &nvml));
+    tree.put(&open(43, b"packhouse", &[UVM], &nvml));
+    tree.put(&open(44, b"python3", &[UVM], &cuda));
+    tree.put(&open(45, b"nvtop", &[UVM], &both));
+    tree.put(&open(46, b"llama-server", &[UVM], &nvml));
     let words = |device: &Device| {
         let found = holders(&tree, &World::of(std::slice::from_ref(device)), device);
-        [41, 42, 43, 44, 45].map(|pid| said(&found, pid).map(|(word, _)| word))
+        [41, 42, 43, 44, 45, 46].map(|pid| said(&found, pid).map(|(word, _)| word))
     };
     let (note, holds) = (Some("note"), Some("holds"));
-    // Who is not on a list that is whole, and never set CUDA up, only looks.
-    assert_eq!(words(&device), [note, note, note, holds, holds]);
+    // Who is not on a list that is whole, and has no memory of a card, only looks.
+    assert_eq!(words(&device), [note, note, note, holds, holds, holds]);
     let used_bytes = Some(5);
     let listed = |pid| VendorProcess { pid, used_bytes };
     device.processes = Observation::Known(vec![listed(42), listed(43)]);
-    assert_eq!(words(&device), [note, holds, holds, holds, holds]);
-    // Without the list a known name is all there is to go by.
+    assert_eq!(words(&device), [note, holds, holds, holds, holds, holds]);
+    // Without the list a known name is needed too.
     device.processes = Observation::unknown("not told");
-    assert_eq!(words(&device), [note, note, holds, holds, holds]);
+    assert_eq!(words(&device), [note, note, holds, holds, holds, holds]);
 }
 
 #[test]
@@ -197,15 +206,21 @@ fn a_runtime_makes_an_engine_of_whoever_has_set_it_up() {
     tree.put(&python(44, "libcuda.so.1", "/dev/null"));
     tree.put(&python(45, "libvulkan.so.1", "/dev/dri/renderD130"));
     tree.put(&python(46, "libcudart.so.12", UVM));
+    let nvml = "00400000-00401000 r-xp 00000000 fd:01 77 /lib/libnvidia-ml.so.1\n";
+    let asking = python(47, "libcuda.so.1", UVM);
+    tree.put(&Fake {
+        maps: format!("{}{nvml}", asking.maps),
+        ..asking
+    });
     let words = |device: &Device| {
         let found = holders(&tree, &world, device);
-        [41, 42, 43, 44, 45, 46].map(|pid| said(&found, pid).map(|(word, _)| word))
+        [41, 42, 43, 44, 45, 46, 47].map(|pid| said(&found, pid).map(|(word, _)| word))
     };
     let may = Some("may hold");
     // Each may reach the cards of the vendor whose device files it has open.
-    assert_eq!(words(&cards[0]), [may, None, None, None, None, None]);
-    assert_eq!(words(&cards[1]), [None, may, None, None, None, None]);
-    assert_eq!(words(&cards[2]), [None, None, may, None, None, None]);
+    assert_eq!(words(&cards[0]), [may, None, None, None, None, None, None]);
+    assert_eq!(words(&cards[1]), [None, may, None, None, None, None, None]);
+    assert_eq!(words(&cards[2]), [None, None, may, None, None, None, None]);
 }
 
 #[test]
