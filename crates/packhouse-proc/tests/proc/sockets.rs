@@ -41,6 +41,12 @@ fn hosts() -> Vec<IpAddr> {
 
 #[test]
 fn what_is_in_the_way_of_a_bind_is_what_the_kernel_refuses() {
+    let only = std::fs::read_to_string("/proc/sys/net/ipv6/bindv6only").unwrap_or_default();
+    if only.trim() == "1" {
+        // No table tells which socket was made otherwise, so more is taken to be in the way.
+        eprintln!("NOT EXERCISED: sockets of :: do not take IPv4 on this host");
+        return;
+    }
     let hosts = hosts();
     let mut refused = 0;
     for first in &hosts {
