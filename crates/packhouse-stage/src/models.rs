@@ -3,7 +3,8 @@
 //! - `key` names a model by its content; `receipts` and `source` are the records that a copy is
 //!   believed and found by; `entry` reads one copy;
 //! - `find` admits, by path or digest; `digests` remembers the SHA-256 of files that were hashed;
-//! - `prepare` makes sure of a copy; `work`, `copy` and `temp` are its cold way;
+//! - `prepare` makes sure of a copy; `work`, `copy`, `hash` and `temp` are its
+//!   cold way;
 //! - `verify` hashes copies and brings them to memory; `collect` lists and removes them.
 //!
 //! Invariants:
@@ -20,6 +21,7 @@ mod copy;
 mod digests;
 mod entry;
 mod find;
+mod hash;
 mod key;
 mod prepare;
 mod receipts;

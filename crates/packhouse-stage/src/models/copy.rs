@@ -10,6 +10,7 @@
 
 use crate::copy::{COPY_MODE, rounded};
 use crate::models::digests::unchanged;
+use crate::models::hash::{DEPTH, PIECE_BYTES, Piece, each_piece, hash_pieces, read_whole};
 use crate::models::prepare::ModelPrepareError;
 use crate::room::Reservation;
 use packhouse_base::digest::{Digest, Hasher};
@@ -17,7 +18,7 @@ use packhouse_sys::fs::{Dir, File, FsError, FsErrorKind, Operation};
 use packhouse_sys::stat::StatIdentity;
 use std::cell::Cell;
 use std::num::NonZeroUsize;
-use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 
 /// What all copies of one model share.
 pub(crate) struct Copier<'a> {
@@ -95,7 +96,7 @@ impl Copier<'_> {
         let mut piece = vec![0; PIECE_BYTES];
         self.pump(original, target, &mut |offset, filled, fill| {
             fill(&mut piece)?;
-            read_back(target, offset, &mut back[..filled])?;
+            read_whole(target, offset, &mut back[..filled])?;
             Hasher::update_many(&mut [
                 (&mut source, &piece[..filled]),
                 (&mut copy, &back[..filled]),
@@ -114,7 +115,7 @@ impl Copier<'_> {
         original: &Original<'_>,
         target: &File,
     ) -> Result<Digests, ModelPrepareError> {
-        let (pieces, to_hash) = sync_channel::<(Vec<u8>, usize)>(DEPTH);
+        let (pieces, to_hash) = sync_channel::<Piece>(DEPTH);
         let (spans, to_read) = sync_channel::<(u64, usize)>(DEPTH);
         let (used, free) = channel::<Vec<u8>>();
         for _ in 0..DEPTH {
@@ -151,63 +152,35 @@ impl Copier<'_> {
         target: &File,
         piece: &mut dyn FnMut(u64, usize, &mut Fill<'_>) -> Result<(), FsError>,
     ) -> Result<(), ModelPrepareError> {
-        let length = original.identity.size;
         let noted = Cell::new(0);
-        let mut offset = 0;
-        while offset < length {
-            if (self.cancel)() {
-                return Err(ModelPrepareError::Cancelled);
-            }
-            let left = usize::try_from(length - offset).unwrap_or(usize::MAX);
-            let wanted = left.min(PIECE_BYTES);
-            piece(offset, wanted, &mut |buffer| {
-                let filled = original.file.read_full_at(offset, &mut buffer[..wanted])?;
-                if filled < wanted {
-                    return Err(ends_early(original.file));
-                }
-                target.write_all_at(offset, &buffer[..wanted])
-            })?;
-            offset += wanted as u64;
-            (self.copied)(wanted as u64);
-            while offset - noted.get() >= ROOM_STEP_BYTES {
-                noted.set(noted.get() + ROOM_STEP_BYTES);
+        let progress = |bytes: u64| {
+            (self.copied)(bytes);
+            noted.set(noted.get() + bytes);
+            while noted.get() >= ROOM_STEP_BYTES {
+                noted.set(noted.get() - ROOM_STEP_BYTES);
                 self.room.written(ROOM_STEP_BYTES);
             }
+        };
+        let length = original.identity.size;
+        let is_whole = each_piece(length, &progress, self.cancel, &mut |offset, wanted| {
+            piece(offset, wanted, &mut |buffer| {
+                read_whole(original.file, offset, &mut buffer[..wanted])?;
+                target.write_all_at(offset, &buffer[..wanted])
+            })
+        });
+        match is_whole? {
+            true => Ok(()),
+            false => Err(ModelPrepareError::Cancelled),
         }
-        Ok(())
     }
 }
 
 /// Fills a buffer from the source and writes it to the copy.
 type Fill<'f> = dyn FnMut(&mut Vec<u8>) -> Result<(), FsError> + 'f;
 
-/// SHA-256 of a file of ours by reading it, for a copy that is judged anew.
-pub(crate) fn hash_file(
-    file: &File,
-    length: u64,
-    progress: &dyn Fn(u64),
-    cancel: &(dyn Fn() -> bool + Sync),
-) -> Result<Digest, ModelPrepareError> {
-    let mut hasher = Hasher::default();
-    let mut piece = vec![0; PIECE_BYTES];
-    let mut offset = 0;
-    while offset < length {
-        if cancel() {
-            return Err(ModelPrepareError::Cancelled);
-        }
-        let left = usize::try_from(length - offset).unwrap_or(usize::MAX);
-        let wanted = left.min(PIECE_BYTES);
-        read_back(file, offset, &mut piece[..wanted])?;
-        hasher.update(&piece[..wanted]);
-        offset += wanted as u64;
-        progress(wanted as u64);
-    }
-    Ok(hasher.finish())
-}
-
 /// Gives one piece to the thread that hashes it, and its place to the one that reads it back.
 fn hand_over(
-    pieces: &SyncSender<(Vec<u8>, usize)>,
+    pieces: &SyncSender<Piece>,
     spans: &SyncSender<(u64, usize)>,
     free: &Receiver<Vec<u8>>,
     offset: u64,
@@ -226,39 +199,14 @@ fn hand_over(
     spans.send((offset, filled)).map_err(|_| gone())
 }
 
-fn hash_pieces(pieces: &Receiver<(Vec<u8>, usize)>, used: &Sender<Vec<u8>>) -> Digest {
-    let mut hasher = Hasher::default();
-    for (buffer, filled) in pieces {
-        hasher.update(&buffer[..filled]);
-        // Nobody wants it back after the last piece.
-        let _ = used.send(buffer);
-    }
-    hasher.finish()
-}
-
 fn hash_spans(target: &File, spans: Receiver<(u64, usize)>) -> Result<Digest, FsError> {
     let mut hasher = Hasher::default();
     let mut back = vec![0; PIECE_BYTES];
     for (offset, filled) in spans {
-        read_back(target, offset, &mut back[..filled])?;
+        read_whole(target, offset, &mut back[..filled])?;
         hasher.update(&back[..filled]);
     }
     Ok(hasher.finish())
-}
-
-fn read_back(file: &File, offset: u64, piece: &mut [u8]) -> Result<(), FsError> {
-    match file.read_full_at(offset, piece)? {
-        filled if filled == piece.len() => Ok(()),
-        _ => Err(ends_early(file)),
-    }
-}
-
-fn ends_early(file: &File) -> FsError {
-    FsError {
-        operation: Operation::Read,
-        path: file.path().to_owned(),
-        kind: FsErrorKind::EndsEarly,
-    }
 }
 
 /// Bytes of a file that are noted as written while it is copied.
@@ -266,9 +214,5 @@ fn whole_steps(length: u64) -> u64 {
     length / ROOM_STEP_BYTES * ROOM_STEP_BYTES
 }
 
-/// Stays in a core's cache between being read, hashed and written.
-const PIECE_BYTES: usize = 512 << 10;
-/// Pieces under way between two threads.
-const DEPTH: usize = 8;
 /// How often the reservation is told what is written.
 const ROOM_STEP_BYTES: u64 = 64 << 20;

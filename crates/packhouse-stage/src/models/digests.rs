@@ -10,10 +10,11 @@
 //! Never: needed. A state that is absent or damaged costs a hash. Format:
 //! `docs/format/model-copies.md`.
 
+use crate::models::hash::hash_file;
 use crate::models::source::remote_kind;
 use crate::receipts::{checksum_of, seal};
 use packhouse_base::Blame;
-use packhouse_base::digest::{Digest, Hasher};
+use packhouse_base::digest::Digest;
 use packhouse_base::encode::Sequence;
 use packhouse_store::fields::{FieldError, Fields};
 use packhouse_store::folders::{Links, MakeModes, Owners, walk};
@@ -210,8 +211,10 @@ pub fn digest_of(
     {
         return Ok(answer(digest, HowKnown::Receipt));
     }
-    let digest = hash(file, before.size, progress, cancel)?;
+    let found = hash_file(file, before.size, progress, cancel);
+    // Of a file that changed meanwhile, that is what is to be said.
     unchanged(file, &before)?;
+    let digest = found?.ok_or(FileDigestError::Cancelled)?;
     let recorded = match digests {
         Some(digests) if !can_change => remember(digests, file, &before, digest)?,
         Some(_) | None => false,
@@ -247,33 +250,6 @@ pub(crate) fn unchanged(file: &File, before: &StatIdentity) -> Result<(), FileDi
             field,
         }),
     }
-}
-
-fn hash(
-    file: &File,
-    length: u64,
-    progress: &dyn Fn(u64),
-    cancel: &dyn Fn() -> bool,
-) -> Result<Digest, FileDigestError> {
-    let mut hasher = Hasher::default();
-    let mut piece = vec![0; PIECE_BYTES];
-    let mut offset = 0;
-    while offset < length {
-        if cancel() {
-            return Err(FileDigestError::Cancelled);
-        }
-        let left = usize::try_from(length - offset).unwrap_or(usize::MAX);
-        let wanted = piece.len().min(left);
-        let filled = file.read_full_at(offset, &mut piece[..wanted])?;
-        if filled == 0 {
-            // `unchanged` says what happened.
-            break;
-        }
-        hasher.update(&piece[..filled]);
-        offset += filled as u64;
-        progress(filled as u64);
-    }
-    Ok(hasher.finish())
 }
 
 /// `None`: torn or edited.
@@ -324,7 +300,6 @@ impl FileDigestError {
 const NAME_TAG: &str = "packhouse/file-digest-name/1";
 const FOLDER: &str = "models";
 const FOLDER_MODE: u32 = 0o700;
-const PIECE_BYTES: usize = 1 << 20;
 const RECORD_BYTES_MAX: u64 = 4096;
 /// Beyond so many records the older half goes.
 const RECORDS_MAX: usize = 2048;

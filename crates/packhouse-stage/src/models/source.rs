@@ -376,3 +376,79 @@ pub(crate) fn record_name(path: &Path) -> Digest {
 const PATH_TAG: &str = "packhouse/model-path/1";
 /// Room for some thousand shards.
 const RECORD_BYTES_MAX: u64 = 4 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use packhouse_sys::stat::FsId;
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt as _;
+
+    fn record() -> SourceRecord {
+        let stat = StatIdentity {
+            file_system: FsId::Uuid([7; 16]),
+            inode: 2,
+            generation: Some(3),
+            size: 4,
+            mtime_ns: -5,
+            ctime_ns: 6,
+            uid: 7,
+            mode: 0o644,
+        };
+        let key = ModelKey(Digest::of(b"model"));
+        SourceRecord::new(Path::new("/m/a b.gguf"), key, vec![stat, stat])
+    }
+
+    #[test]
+    fn a_record_round_trips_and_no_changed_byte_and_no_cut_passes() {
+        let good = record();
+        let bytes = good.render();
+        assert_eq!(SourceRecord::parse(good.name, &bytes), Ok(good.clone()));
+        for at in 0..bytes.len() {
+            for flip in [1, 0x10, 0x20] {
+                let mut edited = bytes.clone();
+                edited[at] ^= flip;
+                assert!(
+                    SourceRecord::parse(good.name, &edited).is_err(),
+                    "byte {at}"
+                );
+            }
+            assert!(SourceRecord::parse(good.name, &bytes[..at]).is_err());
+        }
+        let longer = [&bytes[..], b"\n"].concat();
+        assert!(SourceRecord::parse(good.name, &longer).is_err());
+        // Edits by somebody who makes the checksum fit.
+        let text = String::from_utf8(bytes).expect("because JSON is UTF-8");
+        let body = text
+            .split_once("\",")
+            .expect("because the checksum is first")
+            .1;
+        let value = format!("{{{body}").replace("\"size\":4", "\"size\":-4");
+        let value = serde_json::from_str(&value).expect("because it is JSON");
+        let said = SourceRecord::parse(good.name, &seal(value)).map_err(|error| error.to_string());
+        let said = said.expect_err("because a length is not negative");
+        assert!(said.contains("files[0].stat.size"), "{said}");
+    }
+
+    #[test]
+    fn paths_that_look_alike_have_records_of_their_own() {
+        let paths: [&[u8]; 5] = [
+            b"/m/a",
+            b"/m/a/",
+            b"/m/\xff",
+            b"/m/\xfe",
+            b"/m/\xef\xbf\xbd",
+        ];
+        let names: Vec<Digest> = paths
+            .iter()
+            .map(|path| record_name(Path::new(OsStr::from_bytes(path))))
+            .collect();
+        for (index, name) in names.iter().enumerate() {
+            assert!(!names[..index].contains(name), "path {index}");
+        }
+        assert_eq!(copy_name(Path::new("/m/a.gguf")).as_deref(), Some("a.gguf"));
+        for odd in [&b"/m/\xff"[..], b"/", b"/m/.."] {
+            assert_eq!(copy_name(Path::new(OsStr::from_bytes(odd))), None);
+        }
+    }
+}

@@ -9,10 +9,11 @@
 
 use crate::copy::{COPY_MODE, rounded};
 use crate::models::collect::remove_copies;
-use crate::models::copy::{Copied, Copier, Original, hash_file};
+use crate::models::copy::{Copied, Copier, Original};
 use crate::models::digests::{FileDigestError, FileDigests, digest_of};
 use crate::models::entry::{CopyProblem, CopyRefusal, Entry, entries, entries_of};
 use crate::models::find::{AdmittedModel, ModelMiss, admit, find_key};
+use crate::models::hash::hash_file;
 use crate::models::key::{EntryName, ModelKey};
 use crate::models::prepare::{
     ModelEvent, ModelFiles, ModelOptions, ModelOutcome, ModelPrepareError, ModelWatcher,
@@ -239,6 +240,7 @@ impl Work<'_> {
         for ((file, identity), receipt) in files.iter().zip(identities).zip(receipts) {
             let tell = |bytes| (self.watcher.tell)(ModelEvent::Done { bytes });
             let digest = hash_file(file, receipt.size, &tell, self.watcher.cancel)?;
+            let digest = digest.ok_or(ModelPrepareError::Cancelled)?;
             if digest != receipt.digest || file.has_writer() == Some(true) {
                 return Ok(false);
             }
