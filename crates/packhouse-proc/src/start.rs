@@ -10,8 +10,8 @@
 //! Never: judges ports or devices, which the caller does under their locks; waits for readiness.
 //! The order of steps, and what each crash leaves, is in `docs/format/workers.md`.
 
-use crate::group::members;
-use crate::identity::{ProcessKey, RunId};
+use crate::group::{Member, members};
+use crate::identity::{KEEPER_VARIABLE, ProcessKey, RunId};
 use crate::procfs::{Presence, Procfs, ProcfsError};
 use crate::records::{
     Backend, Identity, Launched, LeftBehind, Order, Outcome, RunExit, Stop, Timestamp,
@@ -275,18 +275,22 @@ impl Launcher<'_> {
 
     /// Errors with what lives of a run whose engine is gone.
     fn nothing_left(&self, run: &Run, order: &Order) -> Result<(), LaunchError> {
-        let number = run.number();
-        let launched: Option<Launched> = run.read()?;
-        let left = members(self.procfs, &order.ownership(launched.as_ref()))?.ours;
+        let left = self.left(run, order)?;
         if left.is_empty() {
             return Ok(());
         }
-        let left = left.iter();
+        let (left, number) = (left.iter(), run.number());
         let names = left.map(|member| format!("pid {} ({})", member.key.pid, member.name));
         Err(LaunchError::LeftBehind {
             number,
             processes: names.collect::<Vec<_>>().join(", "),
         })
+    }
+
+    /// What lives of a run, its keeper apart.
+    fn left(&self, run: &Run, order: &Order) -> Result<Vec<Member>, LaunchError> {
+        let launched: Option<Launched> = run.read()?;
+        Ok(members(self.procfs, &order.ownership(launched.as_ref()))?.ours)
     }
 
     /// Makes the next run and starts its engine. Returns once it is on record and has begun. The
@@ -335,6 +339,7 @@ impl Launcher<'_> {
             .arg("keep")
             .arg(run.dir().path())
             .env_clear()
+            .env(KEEPER_VARIABLE, run.dir().path())
             .current_dir("/")
             .stdin(Stdio::null())
             .stdout(Stdio::from(held))
@@ -395,6 +400,11 @@ impl Launcher<'_> {
                     log: run.dir().path().join(KEEPER_LOG),
                 });
             }
+            // The locks of its devices are others' to have, whatever holds the keeper up.
+            if waited_ns > LAUNCH_TIMEOUT_NS {
+                let number = run.number();
+                return Err(LaunchError::Launching { number });
+            }
             was_there |= is_there;
             self.clock.sleep_ns(PAUSE_NS);
         }
@@ -421,9 +431,14 @@ impl Launcher<'_> {
         if run.read::<RunExit>()?.is_some() {
             return Ok(());
         }
+        // A gate whose keeper was killed ends by itself, and so does many a child without parent.
+        let begun_ns = self.clock.steady_ns();
+        let waited_ns = || self.clock.steady_ns().saturating_sub(begun_ns);
+        while !self.left(run, order)?.is_empty() && waited_ns() < LEFT_TIMEOUT_NS {
+            self.clock.sleep_ns(PAUSE_NS);
+        }
         let launched: Option<Launched> = run.read()?;
-        let found = members(self.procfs, &order.ownership(launched.as_ref()))?;
-        let left = found.ours.into_iter().map(|member| LeftBehind {
+        let left = self.left(run, order)?.into_iter().map(|member| LeftBehind {
             key: member.key,
             name: member.name,
             is_gone: false,
@@ -477,4 +492,8 @@ fn append_to(fd: Option<std::os::fd::BorrowedFd<'_>>) -> io::Result<OwnedFd> {
 const SECOND_NS: u64 = 1_000_000_000;
 /// How long a keeper may take to get its lock; a loaded machine needs some of it.
 const KEEPER_TIMEOUT_NS: u64 = 20 * SECOND_NS;
+/// How long a keeper that has its lock may take to launch an engine.
+const LAUNCH_TIMEOUT_NS: u64 = 60 * SECOND_NS;
+/// How long what is on its way out may take.
+const LEFT_TIMEOUT_NS: u64 = 2 * SECOND_NS;
 const PAUSE_NS: u64 = 5_000_000;

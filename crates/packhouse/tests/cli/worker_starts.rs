@@ -6,7 +6,9 @@ use packhouse_base::digest::Digest;
 use serde_json::Value;
 use std::fs;
 use std::io::{Read as _, Write as _};
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{Ipv4Addr, Shutdown, TcpListener};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::Instant;
@@ -79,6 +81,9 @@ fn a_start_records_exactly_what_runs() {
     assert_eq!(launched["worker"]["pid"], pid);
     assert_eq!(launched["worker"], identity["worker"]);
     assert_eq!(launched["session"], pid);
+    let stat = proc_file(pid, "stat");
+    let session = stat.rsplit(')').next().unwrap().split(' ').nth(4);
+    assert_eq!(session, Some(pid.to_string().as_str()), "{stat}");
     assert_eq!(identity["command"], order["command"]);
 
     let program = fs::read(format!("/proc/{pid}/exe")).unwrap();
@@ -479,21 +484,32 @@ fn no_gate_becomes_an_engine_without_leave() {
     let world = World::new(0, &[]);
     let mark = world.path("mark");
     let words = ["gate", "--", "touch", mark.to_str().unwrap()];
-    // No input, an input that ends, and one that says something else.
-    for input in ["", "x", "GG"] {
+    // An input that ends, as a keeper's does that is killed, and one that says something else.
+    for word in ["", "x"] {
+        let (mut ours, theirs) = UnixStream::pair().unwrap();
         let mut command = world.sandbox().command(&words);
-        command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped());
-        let mut child = command.spawn().expect("because it was built");
-        let mut stdin = child.stdin.take().unwrap();
-        let _ = stdin.write_all(input.as_bytes());
-        drop(stdin);
+        command.stdin(Stdio::from(OwnedFd::from(theirs)));
+        command.stdout(Stdio::null()).stderr(Stdio::piped());
+        let child = command.spawn().expect("because it was built");
+        drop(command);
+        let mut stands = [0];
+        ours.read_exact(&mut stands).unwrap();
+        assert_eq!(&stands, b"R");
+        ours.write_all(word.as_bytes()).unwrap();
+        ours.shutdown(Shutdown::Write).unwrap();
         let said = Said::of(&child.wait_with_output().unwrap());
-        assert_eq!(said.code, Some(3), "{input:?}: {}", said.errors);
-        assert!(!mark.exists(), "{input:?}");
+        assert_eq!(said.code, Some(3), "{word:?}: {}", said.errors);
+        let why = "the keeper ended before the engine was on record";
+        assert!(said.errors.contains(why), "{word:?}: {}", said.errors);
+        let mut told = String::new();
+        ours.read_to_string(&mut told).unwrap();
+        assert_eq!(told, why);
+        assert!(!mark.exists(), "{word:?}");
     }
+    // Nor where nobody keeps it.
+    let said = Said::of(&world.sandbox().command(&words).output().unwrap());
+    assert_eq!(said.code, Some(3), "{}", said.errors);
+    assert!(!mark.exists());
 }
 
 #[test]
