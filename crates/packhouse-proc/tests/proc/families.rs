@@ -4,6 +4,7 @@ use crate::started::{Held, Started, procfs, wait_for};
 use packhouse_proc::group::{Doubt, Member, Members, Ownership, Proof, members};
 use packhouse_proc::identity::{ProcessKey, RUN_ID_VARIABLE, RunId};
 use packhouse_proc::pidfd::{Delivery, PidFd, Signal};
+use packhouse_proc::procfs::Presence;
 use packhouse_sys::clock::RealClock;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -122,7 +123,8 @@ fn reap(key: &ProcessKey) {
 #[test]
 fn a_worker_is_found_whole_and_ended_whole_whatever_it_forked() {
     let family = Family::new(RunId::new([7; 16]));
-    // One of the same program, name and user, and of the session that the tests run in.
+    // One of the same program, name and user, and of the session that the tests run in. The other
+    // keeper is below this one, as when a worker was started from inside this one.
     let stranger = Started::waiting();
     let whole = vec![
         ("bare_daemon", Proof::Descent),
@@ -152,8 +154,9 @@ fn a_worker_is_found_whole_and_ended_whole_whatever_it_forked() {
     }
     wait_for(&vec![], || family.ours());
     assert_eq!(family.unproven(), []);
-    let presence = procfs().presence(&stranger.key());
-    assert_eq!(presence, Ok(packhouse_proc::procfs::Presence::Alive));
+    for other in [stranger.key(), family.keys["other_keeper"]] {
+        assert_eq!(procfs().presence(&other), Ok(Presence::Alive));
+    }
 }
 
 #[test]

@@ -2,7 +2,8 @@
 
 `keeper` makes itself the reaper of its descendants and starts what its argument names in a session
 of its own. `main` starts a child, a daemon, a daemon without environment, and an orphan without
-environment that stays in the session; one line on stdout names the pids. `breeder` starts daemons
+environment that stays in the session, and what is a keeper of another run by its environment; one
+line on stdout names the pids. `breeder` starts daemons
 that hold its stdout, as fast as it can, until it has started 300. Everything ends by itself within
 a minute.
 """
@@ -45,6 +46,7 @@ def main():
         "daemon": orphan(True, os.environ),
         "bare_daemon": orphan(True, {}),
         "bare_orphan": orphan(False, {}),
+        "other_keeper": orphan(True, {"PACKHOUSE_WORKER_KEEPER": "/run"}),
     }
     print(json.dumps(pids), flush=True)
     time.sleep(60)
