@@ -198,4 +198,4 @@ pub fn parse(text: &str) -> Result<Fleet, Vec<Mistake>> {
 }
 
 /// The longest fleet file that is read.
-pub const FLEET_BYTES_MAX: usize = 1 << 20;
+pub const FLEET_BYTES_MAX: usize = 256 << 10;

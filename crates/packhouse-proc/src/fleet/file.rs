@@ -249,8 +249,12 @@ fn worker_tables<'f>(top: &Table<'f>, notes: &mut Notes) -> Vec<Table<'f>> {
     if items.is_empty() {
         top.note(notes, at, "worker", Wrong::Empty);
     }
+    if items.len() > WORKERS_MAX {
+        let (count, max) = (items.len(), WORKERS_MAX);
+        top.note(notes, at, "worker", Wrong::Workers { count, max });
+    }
     let mut tables = Vec::new();
-    for (index, item) in items.iter().enumerate() {
+    for (index, item) in items.iter().take(WORKERS_MAX).enumerate() {
         let name = item
             .get_ref()
             .get("name")
@@ -437,6 +441,7 @@ fn not_a_device(found: &DeValue<'_>) -> Wrong {
 }
 
 const SCHEMA: &str = "packhouse/fleet/1";
+const WORKERS_MAX: usize = 256;
 const KEEP_RUNS: u32 = 10;
 const KEEP_RUNS_MAX: u64 = 1_000;
 const LOG_BYTES: u64 = 64 << 20;

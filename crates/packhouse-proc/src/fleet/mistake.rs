@@ -155,6 +155,20 @@ pub enum Wrong {
         /// The parser's words.
         message: String,
     },
+    /// More mistakes than are told.
+    #[error("{count} more mistakes")]
+    More {
+        /// How many.
+        count: usize,
+    },
+    /// More workers than are read.
+    #[error("{count} workers, at most {max} are read")]
+    Workers {
+        /// How many there are.
+        count: usize,
+        /// The most there may be.
+        max: usize,
+    },
     /// A key that nothing reads.
     #[error("unknown key{}; known here: {}", similar(*nearest), known.join(" "))]
     UnknownKey {

@@ -24,14 +24,11 @@ pub(super) fn sound(text: &str) -> (String, Vec<Slip>) {
             break;
         }
         slips.extend(found);
-        let before = sound.clone();
-        for range in blank {
-            sound = blanked(&sound, range);
-        }
-        if sound == before {
+        if !is_text(&sound, &blank) {
             // The parser stumbles over nothing: over the end of the file.
             break;
         }
+        sound = blanked(sound, &blank);
     }
     slips.sort();
     slips.dedup();
@@ -57,7 +54,13 @@ fn look(text: &str) -> (Vec<Slip>, Vec<Range<usize>>) {
     let is_before = |slip: &&Slip| opened.is_none() || slip.at < end;
     let mut slips: Vec<Slip> = errors.iter().filter(is_before).cloned().collect();
     let broken = slips.iter().filter(|slip| slip.message != DUPLICATE);
-    let mut ranges: Vec<Range<usize>> = broken.map(|slip| doomed(text, slip.at)).collect();
+    let mut ranges: Vec<Range<usize>> = Vec::new();
+    for slip in broken {
+        // Slips rise, so one that is in what goes already is in the last of it.
+        if ranges.last().is_none_or(|last| slip.at >= last.end) {
+            ranges.push(doomed(text, slip.at));
+        }
+    }
     if let Some(at) = opened {
         ranges.push(value(text, at));
         slips.push(Slip {
@@ -138,16 +141,23 @@ fn begins_key(line: &str) -> bool {
     rest.len() < line.len() && rest.trim_start().starts_with('=')
 }
 
-/// The text with blanks for all but the newlines of a range.
-fn blanked(text: &str, range: Range<usize>) -> String {
-    let (before, rest) = text.split_at(range.start);
-    let (gone, after) = rest.split_at(range.end - range.start);
-    let blank = gone.bytes().map(|byte| match byte {
-        b'\n' => '\n',
-        _ => ' ',
-    });
-    let blank: String = blank.collect();
-    [before, &blank, after].concat()
+/// Whether there is anything but blanks in some ranges.
+fn is_text(text: &str, ranges: &[Range<usize>]) -> bool {
+    let mut parts = ranges.iter().map(|range| &text[range.clone()]);
+    parts.any(|part| part.bytes().any(|byte| !matches!(byte, b' ' | b'\n')))
+}
+
+/// The text with blanks for all but the newlines of some ranges, which are whole lines.
+fn blanked(text: String, ranges: &[Range<usize>]) -> String {
+    let mut bytes = text.into_bytes();
+    for range in ranges {
+        for byte in &mut bytes[range.clone()] {
+            if *byte != b'\n' {
+                *byte = b' ';
+            }
+        }
+    }
+    String::from_utf8(bytes).expect("because whole lines became blanks")
 }
 
 /// The parser's word for a key or table that is there twice. It goes on well after one.

@@ -2,6 +2,8 @@
 
 use super::mistake::{Blocks, Commands, FormFault, Mistake, Reach, Wrong};
 use super::nearest::nearest;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::ops::RangeInclusive;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -16,78 +18,124 @@ pub(super) struct Located<T> {
 /// Mistakes as they are found.
 #[derive(Debug, Default)]
 pub(super) struct Notes {
-    notes: Vec<Note>,
+    notes: BTreeMap<Note, Reach>,
+    /// How many were found beyond those that are kept.
+    more: usize,
 }
 
-/// One mistake by its offset.
-#[derive(Debug)]
+/// One mistake, in the order of the file.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Note {
     at: usize,
     key: String,
     what: Wrong,
-    blocks: Blocks,
+    commands: Commands,
 }
 
 impl Notes {
     /// Notes a mistake. One that is noted already reaches the workers of both.
     pub(super) fn add(&mut self, at: usize, key: impl Into<String>, what: Wrong, blocks: Blocks) {
-        let key = key.into();
-        let same = self.notes.iter_mut().find(|note| {
-            (note.at, &note.key, &note.what, note.blocks.commands)
-                == (at, &key, &what, blocks.commands)
-        });
-        match same {
-            Some(note) => {
-                note.blocks.workers = note.blocks.workers.clone().and(blocks.workers);
+        let note = Note {
+            at,
+            key: key.into(),
+            what,
+            commands: blocks.commands,
+        };
+        let count = self.notes.len();
+        match self.notes.entry(note) {
+            Entry::Occupied(mut same) => {
+                let both = same.get().clone().and(blocks.workers);
+                same.insert(both);
             }
-            None => self.notes.push(Note {
-                at,
-                key,
-                what,
-                blocks,
-            }),
+            Entry::Vacant(place) if count < MISTAKES_MAX => {
+                place.insert(blocks.workers);
+            }
+            Entry::Vacant(_) => self.more += 1,
         }
     }
 
     /// The mistakes in the order of the file. What follows only from a line that is no TOML is left
     /// out: other mistakes on it, and what its table seems to lack.
-    pub(super) fn finish(mut self, text: &str) -> Vec<Mistake> {
-        self.notes.sort_by(|left, right| {
-            (left.at, &left.key, &left.what).cmp(&(right.at, &right.key, &right.what))
-        });
-        let is_syntax = |note: &&Note| matches!(note.what, Wrong::Syntax { .. });
-        let broken: Vec<usize> = self.notes.iter().filter(is_syntax).map(|n| n.at).collect();
-        let follows = |note: &Note| {
-            let hides = |at: &usize| match &note.what {
-                Wrong::Syntax { .. } => false,
-                // What is missing may be on the broken line: a key in its section, and a table or
-                // a placeholder anywhere.
-                Wrong::Missing => {
-                    let is_table = matches!(note.key.as_str(), "engine" | "worker");
-                    is_table || section_of(text, note.at).contains(at)
-                }
-                Wrong::NotTold(_) | Wrong::NoValue(_) => true,
-                // A profile may be missing with its header.
-                Wrong::Profile { .. } => {
-                    let start = *line_of(text, *at).start();
-                    text[start..].trim_start().starts_with('[')
-                }
-                _ => line_of(text, note.at).contains(at),
-            };
-            broken.iter().any(hides)
-        };
-        let notes = self.notes.into_iter().filter(|note| !follows(note));
-        let mistakes = notes.map(|note| {
+    pub(super) fn finish(self, text: &str) -> Vec<Mistake> {
+        let broken = Broken::of(&self.notes, text);
+        let notes = self.notes.into_iter();
+        let notes = notes.filter(|(note, _)| !broken.explains(note));
+        let mistake = |note: Note, workers| {
             let (line, column) = position(text, note.at);
+            let commands = note.commands;
             Mistake {
                 line,
                 column,
                 key: note.key,
                 what: note.what,
-                blocks: note.blocks,
+                blocks: Blocks { commands, workers },
             }
+        };
+        let mut mistakes: Vec<Mistake> = notes
+            .map(|(note, workers)| mistake(note, workers))
+            .collect();
+        if self.more > 0 {
+            let note = Note {
+                at: text.len(),
+                key: String::new(),
+                what: Wrong::More { count: self.more },
+                commands: Commands::RenderAndStart,
+            };
+            mistakes.push(mistake(note, Reach::All));
+        }
+        mistakes
+    }
+}
+
+/// Where a text is no TOML.
+struct Broken<'t> {
+    text: &'t str,
+    /// Offsets, rising.
+    at: Vec<usize>,
+    /// Whether the header of a table is among them.
+    has_header: bool,
+}
+
+impl<'t> Broken<'t> {
+    fn of(notes: &BTreeMap<Note, Reach>, text: &'t str) -> Self {
+        let slips = notes
+            .keys()
+            .filter(|note| matches!(note.what, Wrong::Syntax { .. }));
+        let at: Vec<usize> = slips.map(|note| note.at).collect();
+        let has_header = at.iter().any(|at| {
+            let start = *line_of(text, *at).start();
+            text[start..].trim_start().starts_with('[')
         });
-        mistakes.collect()
+        Self {
+            text,
+            at,
+            has_header,
+        }
+    }
+
+    /// Whether a mistake may be there only because something was not read.
+    fn explains(&self, note: &Note) -> bool {
+        if self.at.is_empty() {
+            return false;
+        }
+        match &note.what {
+            Wrong::Syntax { .. } => false,
+            // What is missing may be on the broken line: a key in its section, and a table or a
+            // placeholder anywhere.
+            Wrong::Missing => {
+                let is_table = matches!(note.key.as_str(), "engine" | "worker");
+                is_table || self.is_in(&section_of(self.text, note.at))
+            }
+            Wrong::NotTold(_) | Wrong::NoValue(_) => true,
+            // A profile may be missing with its header.
+            Wrong::Profile { .. } => self.has_header,
+            _ => self.is_in(&line_of(self.text, note.at)),
+        }
+    }
+
+    fn is_in(&self, range: &RangeInclusive<usize>) -> bool {
+        let next = self.at.partition_point(|at| at < range.start());
+        self.at.get(next).is_some_and(|at| at <= range.end())
     }
 }
 
@@ -378,3 +426,6 @@ fn section_of(text: &str, offset: usize) -> RangeInclusive<usize> {
     }
     *first.start()..=end
 }
+
+/// More are only counted.
+const MISTAKES_MAX: usize = 1_000;

@@ -229,9 +229,33 @@ fn what_is_no_text_or_too_long_is_one_mistake() {
     let [only] = said.as_slice() else {
         panic!("{said:?}");
     };
-    let expected = format!("1:1: the file has 1048577 bytes, at most 1048576 are read {all}");
+    let expected = format!("1:1: the file has 262145 bytes, at most 262144 are read {all}");
     assert_eq!(only.to_string(), expected);
     assert!(fleet::read(&long[1..]).mistakes.len() > 1, "it is read");
+}
+
+#[test]
+fn what_is_too_many_is_counted() {
+    let all = "[blocks render and start of every worker]";
+    let keys: String = (0..1_200).map(|key| format!("k{key} = 1\n")).collect();
+    let mistakes = fleet::read(keys.as_bytes()).mistakes;
+    assert_eq!(mistakes.len(), 1_001);
+    // Four keys are missing beside.
+    let last = mistakes.last().map(ToString::to_string);
+    assert_eq!(last, Some(format!("1201:1: 204 more mistakes {all}")));
+    let workers = (0..300).map(|at| {
+        format!(
+            "[[worker]]\nname = \"w{at}\"\ndevice = \"cpu:{at}\"\nport = {}\n",
+            at + 1
+        )
+    });
+    let reading = fleet::read(format!("{HEAD}{}", workers.collect::<String>()).as_bytes());
+    let [only] = reading.mistakes.as_slice() else {
+        panic!("{:?}", reading.mistakes);
+    };
+    let expected = format!("7:1: worker: 300 workers, at most 256 are read {all}");
+    assert_eq!(only.to_string(), expected);
+    assert_eq!(reading.declared.len(), 256);
 }
 
 #[test]

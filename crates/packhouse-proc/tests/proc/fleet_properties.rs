@@ -143,6 +143,48 @@ proptest! {
     }
 }
 
+/// Large files, made to be slow: each is read to its end, and no more is told than anybody reads.
+#[test]
+fn the_worst_files_are_read_in_bounded_time() {
+    let fill = |begin: &str, piece: &str, end: &str| {
+        let count = (LARGE - begin.len() - end.len()) / piece.len();
+        [begin, &piece.repeat(count), end].concat()
+    };
+    let keys = |separator: &str| {
+        let keys = (0..6_000).map(|key| format!("k{key}=1{separator}"));
+        keys.collect::<String>()
+    };
+    for (name, text) in [
+        ("workers", fill("", "[[worker]]\n", "")),
+        ("doubled keys", fill("", "a=1\n", "")),
+        ("no values", fill("", "a=\n", "")),
+        ("no keys", fill("", "a\n", "")),
+        ("commas", fill("a=[", ",", "]")),
+        ("never closed", fill("a=[", "1,", "")),
+        ("opened", fill("a=", "[", "")),
+        ("opened tables", fill("a=", "{a=", "")),
+        ("headers", fill("", "[", "")),
+        ("dots", fill("a", ".a", "=1")),
+        ("unknown keys", keys("\n")),
+        (
+            "unknown keys of a table",
+            format!("common={{{}}}", keys(",")),
+        ),
+        ("braces", fill("common={args=[\"", "{", "\"]}")),
+        ("no UTF-8", "\u{e4}".repeat(LARGE / 2)),
+    ] {
+        assert!(text.len() <= fleet::FLEET_BYTES_MAX, "{name}");
+        let mistakes = fleet::read(text.as_bytes()).mistakes;
+        assert!(
+            (1..=1_001).contains(&mistakes.len()),
+            "{name}: {}",
+            mistakes.len()
+        );
+    }
+}
+
+const LARGE: usize = fleet::FLEET_BYTES_MAX / 2;
+
 /// What holds for the reading of any bytes.
 fn sane(bytes: &[u8]) {
     let reading = fleet::read(bytes);
