@@ -6,7 +6,7 @@ use crate::failure::{Failure, quoted};
 use crate::model::{Place, digest, short};
 use crate::model_source::{ModelSource, digests};
 use crate::model_words::ModelPrepareArgs;
-use crate::places::Lookup;
+use crate::places::{Lookup, Places};
 use crate::stage;
 use packhouse_base::digest::Digest;
 use packhouse_base::units;
@@ -32,6 +32,10 @@ pub(crate) fn prepare(args: &ModelPrepareArgs, lookup: Lookup<'_>) -> Result<Ans
     }
     let expected = args.sha256.iter().map(|text| digest(text));
     let expected = expected.collect::<Result<Vec<_>, _>>()?;
+    if let Ok(places) = Places::find(lookup) {
+        let hint = "packhouse model prepare MODEL --root DIR";
+        stage::not_in_store(&place.path, &places.store, hint)?;
+    }
     let root = stage::open_root(&place.path, true);
     let root = root.map_err(|error| stage::unusable(&place.path, &error))?;
     // Without it a signal ends the process at once, and the next one clears up.

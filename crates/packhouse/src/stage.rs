@@ -33,13 +33,7 @@ pub(crate) fn stage(args: &StageArgs, lookup: Lookup<'_>) -> Result<Answer, Fail
     let store = open_store(lookup)?;
     let set = stores::find_set(&store, args.set.as_deref())?;
     let path = root_path(args.root.as_deref(), lookup)?;
-    if real(&path).starts_with(real(&store.config().root)) {
-        return Err(
-            Failure::usage("the folder of stages is in the store", path.display())
-                .cause("what is in a store is the store's alone")
-                .hint("packhouse stage --root DIR"),
-        );
-    }
+    not_in_store(&path, &store.config().root, "packhouse stage --root DIR")?;
     let root = open_root(&path, true).map_err(|error| unusable(&path, &error))?;
     let mut options = StageOptions {
         min_free_bytes: args.min_free.unwrap_or(MIN_FREE_BYTES),
@@ -92,6 +86,18 @@ fn admission_line(admission: Option<Admission>) -> &'static str {
         Some(Admission::Skipped) => "source not hashed as a whole, each tensor was\n",
         Some(Admission::Hashed) | None => "",
     }
+}
+
+/// Refuses a folder of stages that lies in the store, before anything is made there.
+pub(crate) fn not_in_store(path: &Path, store: &Path, hint: &str) -> Result<(), Failure> {
+    if !real(path).starts_with(real(store)) {
+        return Ok(());
+    }
+    Err(
+        Failure::usage("the folder of stages is in the store", path.display())
+            .cause("what is in a store is the store's alone")
+            .hint(hint),
+    )
 }
 
 /// Compares a stage with its receipts, or hashes all of it. The answer is negative when anything is

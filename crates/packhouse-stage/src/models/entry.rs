@@ -207,6 +207,40 @@ impl CopyProblem {
         }
     }
 
+    /// The system's error, where it says nothing of the copy and may pass: no descriptor is left,
+    /// say. Nobody may take such a copy for a bad one and remove it.
+    pub(crate) fn passing(&self) -> Option<&FsError> {
+        let error = match self {
+            Self::Folder(error)
+            | Self::File(SmallRefusal::Fs(error))
+            | Self::Refusal(CopyRefusal::Fs(error)) => error,
+            Self::Access { .. } | Self::File(_) | Self::Receipts(_) | Self::Refusal(_) => {
+                return None;
+            }
+        };
+        match error.kind {
+            FsErrorKind::Io | FsErrorKind::TooManyFiles | FsErrorKind::Errno(_) => Some(error),
+            FsErrorKind::BadName
+            | FsErrorKind::ForeignHandle
+            | FsErrorKind::EndsEarly
+            | FsErrorKind::TooLong { .. }
+            | FsErrorKind::NotFound
+            | FsErrorKind::Exists
+            | FsErrorKind::NotDirectory
+            | FsErrorKind::IsDirectory
+            | FsErrorKind::Symlink
+            | FsErrorKind::Permission
+            | FsErrorKind::ReadOnly
+            | FsErrorKind::NoSpace
+            | FsErrorKind::Quota
+            | FsErrorKind::Unsupported
+            | FsErrorKind::NotEmpty
+            | FsErrorKind::CrossDevice
+            | FsErrorKind::Poisoned
+            | FsErrorKind::Stopped => None,
+        }
+    }
+
     /// One word for reports.
     pub fn reason(&self) -> &'static str {
         match self {
@@ -349,4 +383,47 @@ pub(crate) fn differing(
         };
     }
     CopyRefusal::Stale { path, field }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use packhouse_sys::fs::Operation;
+
+    #[test]
+    fn only_an_error_that_says_nothing_of_the_copy_may_pass() {
+        let error = |kind| FsError {
+            operation: Operation::Open,
+            path: PathBuf::from("/stage/models"),
+            kind,
+        };
+        let problems = |kind| {
+            [
+                CopyProblem::Folder(error(kind)),
+                CopyProblem::File(SmallRefusal::Fs(error(kind))),
+                CopyProblem::Refusal(CopyRefusal::Fs(error(kind))),
+            ]
+        };
+        for kind in [
+            FsErrorKind::TooManyFiles,
+            FsErrorKind::Io,
+            FsErrorKind::Errno(12),
+        ] {
+            for problem in problems(kind) {
+                assert_eq!(problem.passing(), Some(&error(kind)), "{problem}");
+            }
+        }
+        for kind in [
+            FsErrorKind::NotFound,
+            FsErrorKind::Symlink,
+            FsErrorKind::NotDirectory,
+        ] {
+            for problem in problems(kind) {
+                assert_eq!(problem.passing(), None, "{problem}");
+            }
+        }
+        let path = PathBuf::from("/stage/models");
+        let missing = CopyProblem::Refusal(CopyRefusal::Missing { path });
+        assert_eq!(missing.passing(), None);
+    }
 }

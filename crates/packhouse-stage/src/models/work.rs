@@ -407,15 +407,18 @@ impl Work<'_> {
         let Some(name) = entries_of(self.root, key)?.pop() else {
             return Ok(Standing::Absent);
         };
-        let entry = match Entry::open(self.root, name) {
-            Ok(Some(entry)) => entry,
+        let (problem, entry) = match Entry::open(self.root, name) {
             Ok(None) => return Ok(Standing::Absent),
-            Err(problem) => return Ok(Standing::Bad(problem, None)),
+            Ok(Some(entry)) => match admit(&entry) {
+                Ok(_) => return Ok(Standing::Good),
+                Err(problem) => (problem, Some(Box::new(entry))),
+            },
+            Err(problem) => (problem, None),
         };
-        Ok(match admit(&entry) {
-            Ok(_) => Standing::Good,
-            Err(problem) => Standing::Bad(problem, Some(Box::new(entry))),
-        })
+        match problem.passing() {
+            Some(error) => Err(error.clone().into()),
+            None => Ok(Standing::Bad(problem, entry)),
+        }
     }
 
     fn judge_digests(&self, actual: &[Digest]) -> Result<(), ModelPrepareError> {

@@ -184,6 +184,26 @@ fn shards_are_one_model_and_a_missing_one_is_named() {
 }
 
 #[test]
+fn a_folder_of_stages_in_the_store_is_refused_before_it_is_made() {
+    let sandbox = with_model();
+    let root = sandbox.path("home/.cache/packhouse/stages");
+    let words = [
+        "model",
+        "prepare",
+        "model.gguf",
+        "--root",
+        root.to_str().unwrap(),
+    ];
+    let (exit, _, complained) = run(&sandbox, &words);
+    assert_eq!(exit, 2);
+    assert!(
+        complained.contains("the folder of stages is in the store"),
+        "{complained}"
+    );
+    assert!(!root.exists());
+}
+
+#[test]
 fn gc_and_doctor_know_the_copies() {
     let sandbox = with_model();
     crate::store::set(
