@@ -343,8 +343,8 @@ pub(super) fn end_all(
     }
 }
 
-/// Puts processes on record that were found since, before they get a signal: their proof may go with
-/// their parent.
+/// Puts processes on record that were found since, before they get a signal: their proof may go
+/// with their parent.
 fn remember_new(run: &Run, record: &mut Stop, live: &[StopMember]) -> Result<(), StopError> {
     let new = live
         .iter()
