@@ -322,7 +322,7 @@ impl Processes {
             .collect();
         for seen in &self.seen {
             let is_known = context.exclude.contains(&seen.key) || own.contains(&seen.key);
-            if is_known || !seen.kind.is_engine() {
+            if is_known || !seen.computes_on_cores() {
                 continue;
             }
             let shared = seen.affinity.intersection(cores);

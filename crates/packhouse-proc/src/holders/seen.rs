@@ -87,6 +87,15 @@ impl Seen {
         })
     }
 
+    /// Whether it may keep cores busy: not who only asks cards how they are.
+    pub(super) fn computes_on_cores(&self) -> bool {
+        match self.kind {
+            Kind::Other => false,
+            Kind::ByCardLibrary => !self.asks_only,
+            Kind::ByCoreLibrary | Kind::ByName => true,
+        }
+    }
+
     /// Whether something of it that bears on devices could not be read.
     pub(super) fn is_partly_unreadable(&self) -> bool {
         self.nodes.is_err() || self.runtimes.is_err() || self.environment.is_err()

@@ -8,7 +8,7 @@ use packhouse_proc::devices::{Device, Vendor};
 use packhouse_proc::locks::{DeviceLocks, LockError, LockScope, LockSite};
 use packhouse_sys::clock::RealClock;
 use packhouse_sys::real::RealFs;
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -195,6 +195,23 @@ fn the_holder_is_named_and_holds_nothing_once_it_is_killed() {
         assert_eq!(found, scope);
     }
     child.end();
+    // Its note stays behind; who has the lock now is somebody else.
+    let mut files = std::fs::read_dir(host.state("a").join("locks")).expect("because it was made");
+    let file = files.next().expect("because one device was locked");
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(file.expect("because it is listed").path())
+        .expect("because it is ours");
+    rustix::fs::fcntl_lock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive)
+        .expect("because the kernel gave the lock back");
+    let error = refused(host.take("a", std::slice::from_ref(&device), 0));
+    assert_eq!(
+        error.to_string(),
+        "nvidia:GPU-0 is locked for this user by a process that can't be named (the last that \
+         noted itself has ended); waited 0 s"
+    );
+    drop(file);
     for user in ["a", "b"] {
         host.take(user, std::slice::from_ref(&device), 0)
             .expect("because the kernel gave the locks back");

@@ -2,7 +2,7 @@
 
 use super::tree::{Fake, OBSERVER_PID, Tree};
 use super::{World, said};
-use crate::cards::{card, part, with_node};
+use crate::cards::{card, cores, part, with_node};
 use packhouse_proc::devices::{Device, Observation, Vendor, VendorProcess};
 use packhouse_proc::holders::{Holders, How};
 use packhouse_proc::procfs::Procfs;
@@ -221,6 +221,12 @@ fn a_runtime_makes_an_engine_of_whoever_has_set_it_up() {
     assert_eq!(words(&cards[0]), [may, None, None, None, None, None, None]);
     assert_eq!(words(&cards[1]), [None, may, None, None, None, None, None]);
     assert_eq!(words(&cards[2]), [None, None, may, None, None, None, None]);
+    // All of these may run on the core, and those that compute are worth knowing of.
+    let note = Some("note");
+    assert_eq!(
+        words(&cores("0")),
+        [note, note, note, note, None, None, None]
+    );
 }
 
 #[test]
