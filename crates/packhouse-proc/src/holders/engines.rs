@@ -132,6 +132,8 @@ fn engine_word(words: &[String]) -> bool {
     while let Some(word) = rest.next() {
         match word.as_str() {
             "-m" => return rest.next().is_some_and(|module| is_engine(module)),
+            // A program in words, or what a shell starts as a process of its own.
+            "-c" => return false,
             "-X" | "-W" => {
                 rest.next();
             }
@@ -250,3 +252,97 @@ const WATCHERS: [&str; 12] = [
 
 /// TASK_COMM_LEN of the kernel, less the end mark.
 const NAME_BYTES_MAX: usize = 15;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn by_words(words: &[&str]) -> Kind {
+        let words: Vec<OsString> = words.iter().map(OsString::from).collect();
+        kind("x", Some(Path::new("/usr/bin/x")), &words, &[])
+    }
+
+    fn by_library(path: &str) -> Kind {
+        let file = MappedFile {
+            path: path.into(),
+            deleted: false,
+            device: 1,
+            inode: 1,
+            start: 0,
+            end: 1,
+        };
+        kind("x", None, &[], &[file])
+    }
+
+    #[test]
+    fn words_start_an_engine_or_only_speak_of_one() {
+        for words in [
+            &["/opt/llama/llama-server", "--port", "1"][..],
+            &["python3", "-m", "vllm.entrypoints.openai.api_server"],
+            &["/usr/bin/python3.12", "-u", "-X", "dev", "/opt/bin/sglang"],
+            &["python", "koboldcpp.py"],
+            &["VLLM::EngineCore"],
+            &["ollama runner --port 1"],
+        ] {
+            assert_eq!(by_words(words), Kind::ByName, "{words:?}");
+        }
+        for words in [
+            &["vim", "llama-server.md"][..],
+            &["python3", "-c", "vllm"],
+            &["python3", "notes.py", "ollama"],
+            &["python3", "-m", "http.server", "vllm"],
+            &["pythonista", "ollama"],
+            &["llama_notes"],
+            &["python3"],
+            &[],
+        ] {
+            assert_eq!(by_words(words), Kind::Other, "{words:?}");
+        }
+    }
+
+    #[test]
+    fn a_program_is_an_engine_under_any_words() {
+        let kind = |name: &str, program: &str| kind(name, Some(Path::new(program)), &[], &[]);
+        assert_eq!(kind("worker", "/opt/llama-server"), Kind::ByName);
+        assert_eq!(kind("llama-server", "/opt/a"), Kind::ByName);
+        assert_eq!(kind("text-generation", "/opt/a"), Kind::Other);
+        assert_eq!(kind("a", "/opt/text-generation-launcher"), Kind::ByName);
+        assert_eq!(kind("ovmserver", "/opt/ovmserver"), Kind::Other);
+    }
+
+    #[test]
+    fn libraries_count_in_every_version_and_by_their_whole_name() {
+        for path in [
+            "/lib/libcuda.so.580.159.04",
+            "/lib/libsycl.so.8",
+            "/opt/libggml-cuda.so",
+        ] {
+            assert_eq!(by_library(path), Kind::ByCardLibrary, "{path}");
+        }
+        for path in [
+            "/opt/libllama.so",
+            "/opt/libtorch_cpu.so",
+            "/opt/libggml-base.so",
+        ] {
+            assert_eq!(by_library(path), Kind::ByCoreLibrary, "{path}");
+        }
+        for path in [
+            "/lib/libcudart.so.12",
+            "/lib/libvulkan.so.1",
+            "/lib/libc.so.6",
+        ] {
+            assert_eq!(by_library(path), Kind::Other, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_the_kernel_cut_is_still_known() {
+        assert!(is_watcher("nvidia-persiste"));
+        assert!(is_watcher("nvtop"));
+        assert!(
+            !is_watcher("nvidia-persistenced"),
+            "the kernel never shows it so"
+        );
+        assert!(!is_watcher("nvto"));
+    }
+}
