@@ -13,8 +13,8 @@
    What counts: calls that change files, folders, locks, other processes or their own fate. Writes
    to the streams 1 and 2 don't, as nobody decides by them; sends count for keeper and gate, who
    speak with each other over a socket, and not for commands, who ask a server as often as it takes
-   to be ready. A call is stopped at its entry and never made, so K walks through every state that a
-   killed process can leave. */
+   to be ready; nor does asking again for the lock that was asked for last. A call is stopped at its
+   entry and never made, so K walks through every state that a killed process can leave. */
 
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -48,6 +48,7 @@ struct task {
     char role[16]; /* "" while it executes another program */
     int released;  /* told to stop so that it can be let go */
     int held;      /* stopped before its parent's fork was seen, and waits for it */
+    char last[320]; /* its last counted call */
 };
 
 static struct task tasks[TASKS_MAX];
@@ -253,6 +254,12 @@ static void at_entry(struct task *task) {
         return;
     const char *name = counts(task->pid, &info, &detail);
     if (!name) return;
+    /* Whoever waits for a lock asks again and again, which changes nothing more. */
+    char call[sizeof task->last];
+    snprintf(call, sizeof call, "%s %s", name, detail);
+    int locks = !strcmp(name, "fcntl") || !strcmp(name, "flock");
+    if (locks && !strcmp(call, task->last)) return;
+    strcpy(task->last, call);
     pid_t process = process_of(task->pid);
     counted++;
     note("%ld %d %s %s %s\n", counted, process, task->role, name, detail);

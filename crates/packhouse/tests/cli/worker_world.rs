@@ -12,6 +12,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long anything may take on a busy machine before the test fails.
@@ -21,6 +22,8 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) struct World {
     sandbox: Sandbox,
     port: u16,
+    /// Its lock keeps the port from other tests.
+    _reservation: fs::File,
 }
 
 /// A process of the world.
@@ -48,22 +51,25 @@ pub(crate) enum Part {
 impl World {
     /// A worker on a core, whose engine gets these words of `worker_server.py`.
     pub(crate) fn new(core: usize, words: &[&str]) -> Self {
-        let world = Self {
-            sandbox: Sandbox::new(),
-            port: free_port(),
-        };
+        let world = Self::empty();
         world.write_fleet(core, words, "plain");
         world
     }
 
     /// The same with the engine of `quick_server.c`.
     pub(crate) fn quick(core: usize) -> Self {
-        let world = Self {
-            sandbox: Sandbox::new(),
-            port: free_port(),
-        };
+        let world = Self::empty();
         world.write(core, &[stop_at::built("quick_server")], &[], "plain");
         world
+    }
+
+    fn empty() -> Self {
+        let (reservation, port) = reserve_port();
+        Self {
+            sandbox: Sandbox::new(),
+            port,
+            _reservation: reservation,
+        }
     }
 
     /// Writes the fleet file again, for `worker_server.py` with these words.
@@ -308,9 +314,19 @@ fn python() -> &'static str {
     })
 }
 
-/// A port of the loopback interface that was free a moment ago.
-fn free_port() -> u16 {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("because there is one");
-    let address = listener.local_addr().expect("because it is bound");
-    address.port()
+/// A port that nobody listens on, and the file whose lock keeps other tests from it, in whatever
+/// process they run. It is none that the kernel gives to those who ask for any.
+fn reserve_port() -> (fs::File, u16) {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("ports");
+    fs::create_dir_all(&folder).expect("because the build folder is writable");
+    loop {
+        let turn = std::process::id() * 61 + NEXT.fetch_add(1, Ordering::Relaxed);
+        let port = 20_000 + u16::try_from(turn % 12_000).expect("because it is below 12000");
+        let path = folder.join(port.to_string());
+        let file = fs::File::create(path).expect("because the build folder is writable");
+        if file.try_lock().is_ok() && TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+            return (file, port);
+        }
+    }
 }
