@@ -27,7 +27,9 @@ pub(crate) enum WorkerCommand {
     /// Start workers and wait until they are ready; without --execute only say what would happen
     ///
     /// Refuses when a worker runs already, when its port is taken, or when another process holds
-    /// or may hold one of its devices. A worker that is refused does not stop the others.
+    /// or may hold one of its devices. A worker that is refused does not stop the others. One that
+    /// was launched before and not waited for to its end is waited for again. Ends with 3 when a
+    /// worker was refused, else with 1 when one is not ready.
     Start(WorkerStartArgs),
     /// Stop workers and wait until what they held is free; without --execute only say so
     ///
