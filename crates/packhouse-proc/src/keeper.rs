@@ -263,9 +263,13 @@ impl Kept<'_> {
             left_behind: end::left_behind(self.keeper.procfs, self.order, &self.launched),
             log_freed_bytes: self.log.freed_bytes(),
         };
-        self.run.write(&exit)?;
-        if !exit.left_behind.is_empty() {
+        let written = self.run.write(&exit);
+        let has_left = !exit.left_behind.is_empty();
+        // A full disk is no reason to leave processes behind.
+        if has_left {
             end::end_all(self.keeper, self.order, &self.launched, &mut exit);
+        }
+        if has_left || written.is_err() {
             self.run.write(&exit)?;
         }
         Ok(exit)
