@@ -160,11 +160,28 @@ fn a_file_that_somebody_writes_is_not_copied_and_a_writable_copy_not_believed() 
         println!("NOT EXERCISED: this file system has no leases");
         return;
     }
-    let error = prepare(&root, &path, 2, QUIET).expect_err("because it is written");
-    assert_eq!(
-        error.to_string(),
-        format!("{} is open for writing by some process", path.display())
-    );
+    let watcher = ModelWatcher {
+        tell: &|event| panic!("refused at once, and yet {event:?}"),
+        ..QUIET
+    };
+    let error = prepare(&root, &path, 2, watcher).expect_err("because it is written");
+    let expected = format!("{} is open for writing by some process", path.display());
+    assert_eq!(error.to_string(), expected);
+    drop(writer);
+    // One that comes while it is copied, and writes nothing yet.
+    let writer = std::cell::RefCell::new(None);
+    let watcher = ModelWatcher {
+        tell: &|event| {
+            if matches!(event, ModelEvent::Copy { .. }) {
+                let file = std::fs::File::options().write(true).open(&path);
+                writer.replace(Some(file.expect("because it is ours")));
+            }
+        },
+        ..QUIET
+    };
+    let error = prepare(&root, &path, 2, watcher).expect_err("because it is written");
+    assert_eq!(error.to_string(), expected);
+    assert!(names(&folder.path().join("stage/models")).is_empty());
     drop(writer);
     let prepared = prepare(&root, &path, 2, QUIET).expect("because nobody writes");
     let copy = prepared.model.path;
