@@ -8,7 +8,6 @@ use serde_json::Value;
 use std::fmt::Write as _;
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
@@ -158,9 +157,9 @@ impl World {
 
     /// Every live process of the world, but those that this test runs itself.
     pub(crate) fn running(&self) -> Vec<Running> {
-        let needle = self.sandbox.path("");
-        let needle = needle.as_os_str().as_bytes();
-        let needle = needle.strip_suffix(b"/").unwrap_or(needle);
+        let folder = self.sandbox.path("");
+        let needle = folder.to_str().expect("because it is plain text");
+        let needle = needle.strip_suffix('/').unwrap_or(needle);
         let names = fs::read_dir("/proc").expect("because this is Linux");
         let pids = names
             .flatten()
@@ -279,20 +278,22 @@ pub(crate) fn lives(pid: u32) -> bool {
     })
 }
 
-fn running(pid: u32, needle: &[u8]) -> Option<Running> {
-    let contains = |bytes: &[u8]| bytes.windows(needle.len()).any(|window| window == needle);
-    // Both are empty for a zombie, and unreadable for what is gone.
-    let words = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
-    let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-    if !lives(pid) || !(contains(&words) || contains(&environment)) {
+fn running(pid: u32, needle: &str) -> Option<Running> {
+    // Both are empty for a zombie, and unreadable for what is gone. Searched as text, since that is
+    // fast in a test's build too, and hundreds of processes are looked at hundreds of times.
+    let text = |name| {
+        let bytes = fs::read(format!("/proc/{pid}/{name}")).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    };
+    let words = text("cmdline");
+    let is_of_it = words.contains(needle) || text("environ").contains(needle);
+    if !is_of_it || !lives(pid) {
         return None;
     }
-    let mut all = words.split(|byte| *byte == 0);
-    let first = all.nth(1).unwrap_or_default();
-    let part = match first {
-        b"keep" => Part::Keeper,
-        b"gate" => Part::Gate,
-        _ if words.windows(10).any(|window| window == b"\0--starts\0") => Part::Server,
+    let part = match words.split('\0').nth(1).unwrap_or_default() {
+        "keep" => Part::Keeper,
+        "gate" => Part::Gate,
+        _ if words.contains("\0--starts\0") => Part::Server,
         _ => Part::Other,
     };
     Some(Running { pid, part })
