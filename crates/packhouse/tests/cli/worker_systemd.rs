@@ -6,7 +6,8 @@ use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
 
-/// Starts, kills the keeper, starts again, stops, and keeps what is said on the way.
+/// Starts, kills the keeper, starts again, has the manager stop it, starts again, stops, and keeps
+/// what is said on the way.
 const STEPS: &str = r#"
 packhouse=$1
 worker() { "$packhouse" worker "$@" --config fleet.toml; }
@@ -25,6 +26,10 @@ done
 worker status --json >killed.json
 worker start --execute || exit 1
 worker status --json >again.json || exit 1
+# The manager's own stop asks the keeper, which ends its engine in order and records it.
+systemctl --user stop 'packhouse-home-w0-*' || exit 1
+worker status --json >unit.json
+worker start --execute || exit 1
 worker stop --execute || exit 1
 worker status --json >stopped.json
 systemctl --user list-units --all --no-legend --plain 'packhouse-home-*' >units
@@ -83,6 +88,8 @@ fn a_user_manager_keeps_the_worker_and_nothing_outlives_its_keeper() {
         "{}",
         said("stopped.json")
     );
+    let unit: Value = serde_json::from_str(&said("unit.json")).expect("because it is a document");
+    assert_eq!(unit["workers"][0]["shown"], "exited(0)", "{unit}");
     assert_eq!(said("units"), "", "a unit is left");
     let order = world.record("order.json").expect("because it was started");
     assert_eq!(order["backend"], "systemd");
