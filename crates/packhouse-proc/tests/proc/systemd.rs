@@ -287,10 +287,12 @@ fn a_real_manager_runs_the_keeper_with_the_words_it_was_given() {
         .args([unit.name().as_str(), FILE_UNIT])
         .args(unit.start_words())
         .output();
-    let is_root = rustix::process::geteuid().is_root();
+    // Mount namespaces are for root, and not for every root.
+    let tried = Command::new("unshare").args(["--mount", "true"]).output();
+    let may_mount = tried.is_ok_and(|tried| tried.status.success());
     let said = match &output {
         Ok(output) if output.status.success() => String::from_utf8_lossy(&output.stdout),
-        Ok(output) if is_root && output.status.code() != Some(77) => panic!("{output:?}"),
+        Ok(output) if may_mount && output.status.code() != Some(77) => panic!("{output:?}"),
         Ok(_) | Err(_) => {
             println!("NOT EXERCISED: no user manager of systemd can be started here");
             return;
