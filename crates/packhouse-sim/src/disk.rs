@@ -49,6 +49,16 @@ impl SimFs {
         file.pending.clear();
     }
 
+    /// Lets another process open a file for writing, or end.
+    pub fn set_writer(&self, path: impl AsRef<Path>, has_writer: bool) {
+        let inode = self.must_find(path.as_ref());
+        let mut machine = self.machine();
+        match has_writer {
+            true => machine.written.insert(inode),
+            false => machine.written.remove(&inode),
+        };
+    }
+
     /// Puts a new file of this user in a name's place.
     pub fn replace(&self, path: impl AsRef<Path>, bytes: &[u8], mode: u32) {
         let now_ns = self.shared.now_ns();

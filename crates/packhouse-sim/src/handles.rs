@@ -605,6 +605,12 @@ impl FileBackend for SimFile {
         self.shared.machine().alive()
     }
 
+    fn has_writer(&self) -> Option<bool> {
+        // Of what no test says anything, nothing is told, as on a file system without leases.
+        let is_written = self.shared.machine().written.contains(&self.inode);
+        is_written.then_some(true)
+    }
+
     fn try_lock(&self, kind: LockKind, offset: u64, length: u64) -> Result<bool, FsErrorKind> {
         let mut machine = self.shared.machine();
         machine.alive()?;

@@ -3,7 +3,7 @@
 use crate::random::Random;
 use packhouse_sys::fs::{FsErrorKind, LockKind};
 use packhouse_sys::stat::{FileKind, FsKind};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
@@ -78,6 +78,8 @@ pub(crate) struct Machine {
     pub(crate) unnamed_files: bool,
     pub(crate) rename_without_replace: bool,
     pub(crate) uid: u32,
+    /// Files that another process can write to.
+    pub(crate) written: BTreeSet<u64>,
     pub(crate) kind: FsKind,
     pub(crate) device: u64,
     pub(crate) total_bytes: u64,
@@ -154,6 +156,7 @@ impl Machine {
             unnamed_files: true,
             rename_without_replace: true,
             uid: 1000,
+            written: BTreeSet::new(),
             kind: FsKind::Ext,
             device: 0x800,
             total_bytes: 1 << 40,

@@ -5,6 +5,7 @@
 //! - `staged` reads: one stage, or all of them; `validate` says what is wrong with one, tensor by
 //!   tensor;
 //! - `stage` copies a set and publishes the copy; `copy` and `room` are its parts;
+//! - `condemn` takes out of service what a hash found wrong;
 //! - `collect` removes stages;
 //! - `models` keeps copies of whole model files beside them, in a folder of its own.
 //!
@@ -13,8 +14,8 @@
 //! - every copied byte was hashed as it was written, and the digest is the object's name;
 //! - a copy is handed out only for a descriptor whose stat identity is the receipt's, or after a
 //!   hash;
-//! - nothing in a published stage is ever edited: a stage that fails is replaced by a new
-//!   generation.
+//! - nothing in a published stage is ever edited, but that receipts which a hash refuted get
+//!   another name: a stage that fails is replaced by a new generation.
 //!
 //! Never: writes to the store, but for moving a damaged object to quarantine; follows a symlink;
 //! believes a folder that others can reach. Format: `docs/format/stage.md`.
@@ -22,6 +23,7 @@
 #![forbid(unsafe_code)]
 
 mod collect;
+mod condemn;
 mod copy;
 pub mod models;
 mod name;
@@ -37,6 +39,7 @@ mod validate;
 pub use collect::{
     Collected, StageListing, UnstageError, Unstaged, collect, list, list_sets, strangers, unstage,
 };
+pub use condemn::Condemned;
 pub use copy::CopyError;
 pub use receipts::{CopyReceipt, ReceiptsError, STAGE_SCHEMA, StageReceipts};
 pub use room::{Bound, RoomError, StageRoom};

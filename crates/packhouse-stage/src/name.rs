@@ -38,6 +38,8 @@ pub(crate) const LOCK_FILE: &str = "locks";
 pub(crate) const MANIFEST_NAME: &str = packhouse_store::set::MANIFEST_NAME;
 pub(crate) const INDEX_NAME: &str = packhouse_store::set::INDEX_NAME;
 pub(crate) const RECEIPTS_NAME: &str = "receipts.json";
+/// What receipts are called once their bytes were hashed and found wrong.
+pub(crate) const CONDEMNED_NAME: &str = "condemned.json";
 pub(crate) const OBJECTS_NAME: &str = "objects";
 
 /// The folder of copies of whole models.

@@ -8,6 +8,7 @@
 //!
 //! Never: repairs, hashes unasked, calls a damaged stage absent.
 
+use crate::condemn::{Condemned, condemn, is_condemned};
 use crate::name::{INDEX_NAME, MANIFEST_NAME, OBJECTS_NAME, RECEIPTS_NAME, StageName};
 use crate::receipts::{ReceiptsError, StageReceipts};
 use crate::root::StageRoot;
@@ -26,6 +27,7 @@ pub struct StagedSet {
     name: StageName,
     manifest: SetManifest,
     receipts: StageReceipts,
+    folder: Dir,
     objects: Dir,
     path: PathBuf,
     volume: Volume,
@@ -66,6 +68,12 @@ pub enum StageMiss {
         uid: u32,
         /// This process's effective user.
         expected: u32,
+    },
+    /// A copy of it was hashed and found to have other bytes than were staged.
+    #[error("stage {stage}: a copy was found to have other bytes; it is out of service")]
+    Condemned {
+        /// Its name.
+        stage: String,
     },
     /// One of its small files is absent or can't be trusted.
     #[error("stage {stage}: {source}")]
@@ -307,6 +315,11 @@ impl StagedSet {
         hashed.map_err(|refusal| StagedRefusal::Bytes(Box::new(refusal)))
     }
 
+    /// Takes it out of service, as its bytes are other ones than were staged.
+    pub(crate) fn condemn(&self) -> Condemned {
+        condemn(&self.folder)
+    }
+
     pub(crate) fn open(root: &StageRoot, name: StageName) -> Result<Self, StageMiss> {
         let stage = || name.to_string();
         let folder = |source: FsError| match source.kind {
@@ -323,7 +336,12 @@ impl StagedSet {
             source,
         };
         let read = |name: &'static str| read_trusted(&dir, name, MANIFEST_BYTES_MAX, &root.own);
-        let receipts = read(RECEIPTS_NAME).map_err(file)?;
+        let receipts = read(RECEIPTS_NAME).map_err(|source| match source {
+            SmallRefusal::Absent { .. } if is_condemned(&dir) => {
+                StageMiss::Condemned { stage: stage() }
+            }
+            other => file(other),
+        })?;
         let receipts = StageReceipts::parse(name.set, name.generation, &receipts);
         let receipts = receipts.map_err(|source| StageMiss::Receipts {
             stage: stage(),
@@ -354,6 +372,7 @@ impl StagedSet {
             name,
             manifest,
             receipts,
+            folder: dir,
             objects,
             path,
             volume,
@@ -386,7 +405,7 @@ impl StageMiss {
     /// Whose side the failure is on.
     pub fn blame(&self) -> Blame {
         match self {
-            Self::Absent { .. } | Self::Differs { .. } => Blame::Store,
+            Self::Absent { .. } | Self::Condemned { .. } | Self::Differs { .. } => Blame::Store,
             Self::Access { .. } => Blame::Host,
             Self::Folder { source, .. } | Self::Fs(source) => source.blame(),
             Self::File { source, .. } => source.blame(),
@@ -401,6 +420,7 @@ impl StageMiss {
             Self::Absent { .. } => "absent",
             Self::Folder { .. } => "folder",
             Self::Access { .. } => "access",
+            Self::Condemned { .. } => "condemned",
             Self::File { .. } => "file",
             Self::Receipts { .. } => "receipts",
             Self::Differs { .. } => "differs",
@@ -425,6 +445,14 @@ impl StagedRefusal {
             Self::Bytes(refusal) => refusal.blame(),
             Self::Fs { source, .. } => source.blame(),
         }
+    }
+
+    /// Whether a hash found other bytes under an unchanged stat identity.
+    pub(crate) fn is_of_bytes(&self) -> bool {
+        let Self::Bytes(refusal) = self else {
+            return false;
+        };
+        matches!(**refusal, ObjectRefusal::Corrupt { .. })
     }
 
     /// One word for counters and reports.

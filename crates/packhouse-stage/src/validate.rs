@@ -3,8 +3,11 @@
 //! Shallow: receipts hold for the descriptors, which costs an open and an fstat each. Deep: every
 //! copy's bytes are hashed too. Every slot has its own answer; one bad copy hides no other.
 //!
+//! A stage with a copy of other bytes is taken out of service at once.
+//!
 //! Never: repairs; `stage` replaces a stage that fails here.
 
+use crate::condemn::Condemned;
 use crate::root::StageRoot;
 use crate::staged::{self, StageMiss, StagedRefusal, StagedSet};
 use packhouse_base::digest::{ObjectDigest, SetKey};
@@ -33,6 +36,8 @@ pub struct StageValidation {
     pub hashed_count: u64,
     /// Bytes hashed.
     pub hashed_bytes: u64,
+    /// Whether it was taken out of service for its bytes.
+    pub condemned: Condemned,
 }
 
 /// What validating one slot found.
@@ -58,7 +63,8 @@ impl StageValidation {
     }
 }
 
-/// Validates the newest stage of a set. `progress` is told bytes as they are hashed.
+/// Validates the newest stage of a set; one whose bytes are other ones is taken out of service.
+/// `progress` is told bytes as they are hashed.
 pub fn validate(
     root: &StageRoot,
     set: SetKey,
@@ -74,6 +80,7 @@ pub fn validate(
             tensors: Vec::new(),
             hashed_count: 0,
             hashed_bytes: 0,
+            condemned: Condemned::No,
         },
     }
 }
@@ -101,6 +108,11 @@ pub(crate) fn validate_opened(
             .collect(),
         Depth::Deep { threads } => hash_all(staged, &wanted, threads, progress),
     };
+    let has_other_bytes = problems.values().any(StagedRefusal::is_of_bytes);
+    let condemned = match has_other_bytes {
+        true => staged.condemn(),
+        false => Condemned::No,
+    };
     let tensors = staged.manifest().entries().iter().map(|entry| {
         let problem = problems.get(&(entry.object, entry.length)).cloned();
         StagedTensor {
@@ -115,6 +127,7 @@ pub(crate) fn validate_opened(
         tensors: tensors.collect(),
         hashed_count,
         hashed_bytes,
+        condemned,
     }
 }
 

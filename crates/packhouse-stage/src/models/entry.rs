@@ -6,6 +6,7 @@
 //!
 //! Never: repairs, hashes unasked, calls a damaged copy absent.
 
+use crate::condemn::is_condemned;
 use crate::models::key::{EntryName, ModelKey};
 use crate::models::receipts::{FileReceipt, ModelReceipts, ModelReceiptsError};
 use crate::name::{FILES_NAME, MODELS_NAME, RECEIPTS_NAME};
@@ -24,6 +25,7 @@ use std::path::PathBuf;
 pub(crate) struct Entry {
     pub(crate) name: EntryName,
     pub(crate) receipts: ModelReceipts,
+    pub(crate) folder: Dir,
     pub(crate) files: Dir,
     volume: Volume,
 }
@@ -45,6 +47,13 @@ pub enum CopyProblem {
         uid: u32,
         /// This process's effective user.
         expected: u32,
+    },
+    /// It was hashed and found to have other bytes than its receipts said.
+    #[error("{} was found to have other bytes than were copied, and is out of service",
+        path.display())]
+    Condemned {
+        /// The folder.
+        path: PathBuf,
     },
     /// Its receipts are absent or can't be trusted.
     #[error("receipts: {0}")]
@@ -120,6 +129,12 @@ pub enum CopyRefusal {
         /// The first field that differs.
         field: &'static str,
     },
+    /// Some process can write to it: it has it open so, or mapped.
+    #[error("{} is open for writing by some process", path.display())]
+    Writer {
+        /// The file.
+        path: PathBuf,
+    },
     /// On a file system whose stat proves nothing.
     #[error("{} is on {kind}, whose stat proves nothing", path.display())]
     Remote {
@@ -157,7 +172,12 @@ impl Entry {
         };
         judge_folder(root, &dir)?;
         let bytes = read_trusted(&dir, RECEIPTS_NAME, MANIFEST_BYTES_MAX, &root.own);
-        let bytes = bytes.map_err(CopyProblem::File)?;
+        let bytes = bytes.map_err(|refusal| match refusal {
+            SmallRefusal::Absent { .. } if is_condemned(&dir) => CopyProblem::Condemned {
+                path: dir.path().to_owned(),
+            },
+            other => CopyProblem::File(other),
+        })?;
         let receipts = ModelReceipts::parse(name.key, name.generation, &bytes)?;
         let files = dir.open_dir(FILES_NAME).map_err(CopyProblem::Folder)?;
         judge_folder(root, &files)?;
@@ -165,13 +185,29 @@ impl Entry {
         Ok(Some(Self {
             name,
             receipts,
+            folder: dir,
             files,
             volume: volume.map_err(CopyProblem::Folder)?,
         }))
     }
 
-    /// Opens a file. Errors unless its receipt holds for the descriptor.
+    /// Opens a file. Errors unless its receipt holds for the descriptor, and while some process can
+    /// write to it: a write through a mapping changes no time on tmpfs.
     pub(crate) fn file(&self, receipt: &FileReceipt) -> Result<VerifiedObject, CopyRefusal> {
+        let object = self.file_to_hash(receipt)?;
+        match object.file().has_writer() {
+            Some(true) => Err(CopyRefusal::Writer {
+                path: object.file().path().to_owned(),
+            }),
+            Some(false) | None => Ok(object),
+        }
+    }
+
+    /// Opens a file, whoever may write to it. Errors unless its receipt holds for the descriptor.
+    pub(crate) fn file_to_hash(
+        &self,
+        receipt: &FileReceipt,
+    ) -> Result<VerifiedObject, CopyRefusal> {
         let file = self.open_named(&receipt.name)?;
         let path = file.path().to_owned();
         let identity = self.receipts.identity_of(receipt);
@@ -201,6 +237,7 @@ impl CopyProblem {
         match self {
             Self::Folder(error) => error.blame(),
             Self::Access { .. } => Blame::Host,
+            Self::Condemned { .. } => Blame::Store,
             Self::File(refusal) => refusal.blame(),
             Self::Receipts(error) => error.blame(),
             Self::Refusal(refusal) => refusal.blame(),
@@ -214,9 +251,11 @@ impl CopyProblem {
             Self::Folder(error)
             | Self::File(SmallRefusal::Fs(error))
             | Self::Refusal(CopyRefusal::Fs(error)) => error,
-            Self::Access { .. } | Self::File(_) | Self::Receipts(_) | Self::Refusal(_) => {
-                return None;
-            }
+            Self::Access { .. }
+            | Self::Condemned { .. }
+            | Self::File(_)
+            | Self::Receipts(_)
+            | Self::Refusal(_) => return None,
         };
         match error.kind {
             FsErrorKind::Io | FsErrorKind::TooManyFiles | FsErrorKind::Errno(_) => Some(error),
@@ -246,6 +285,7 @@ impl CopyProblem {
         match self {
             Self::Folder(_) => "folder",
             Self::Access { .. } => "access",
+            Self::Condemned { .. } => "condemned",
             Self::File(_) | Self::Receipts(_) => "receipts",
             Self::Refusal(refusal) => refusal.reason(),
         }
@@ -264,7 +304,7 @@ impl CopyRefusal {
             | Self::Linked { .. }
             | Self::Stale { .. }
             | Self::Bytes { .. } => Blame::Store,
-            Self::Remote { .. } => Blame::Host,
+            Self::Writer { .. } | Self::Remote { .. } => Blame::Host,
             Self::Fs(error) => error.blame(),
         }
     }
@@ -279,6 +319,7 @@ impl CopyRefusal {
             Self::Length { .. } => "length",
             Self::Linked { .. } => "linked",
             Self::Stale { .. } => "stale",
+            Self::Writer { .. } => "writer",
             Self::Remote { .. } => "remote",
             Self::Bytes { .. } => "bytes",
             Self::Fs(_) => "host",

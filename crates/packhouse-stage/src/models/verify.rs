@@ -1,7 +1,10 @@
 //! `verify` hashes copies, `warm` brings them back to memory.
 //!
+//! A copy whose bytes are other ones than its receipts say is taken out of service at once.
+//!
 //! Never: repairs, or renews a receipt; `prepare` replaces a copy that fails here.
 
+use crate::condemn::{Condemned, condemn};
 use crate::models::entry::{CopyProblem, CopyRefusal, Entry, entries_of};
 use crate::models::key::ModelKey;
 use crate::root::StageRoot;
@@ -24,6 +27,8 @@ pub struct ModelVerification {
     pub problem: Option<CopyProblem>,
     /// Its files, shards in order.
     pub files: Vec<VerifiedFile>,
+    /// Whether it was taken out of service for its bytes.
+    pub condemned: Condemned,
 }
 
 /// What verifying one file found.
@@ -66,8 +71,8 @@ impl Hashable for Hashing {
     }
 }
 
-/// Hashes every file of the newest copies of these models, side by side. `progress` is told bytes
-/// as they are hashed.
+/// Hashes every file of the newest copies of these models, side by side, and takes those with other
+/// bytes than they should have out of service. `progress` is told bytes as they are hashed.
 pub fn verify(
     root: &StageRoot,
     keys: &[ModelKey],
@@ -75,13 +80,17 @@ pub fn verify(
     progress: &(dyn Fn(u64) + Sync),
 ) -> Result<Vec<ModelVerification>, FsError> {
     let mut found = Vec::new();
-    let mut work = Vec::new();
+    let (mut work, mut folders) = (Vec::new(), Vec::new());
     for (model, key) in keys.iter().enumerate() {
         let (verification, entry) = open(root, *key)?;
         found.push(verification);
-        let Some(entry) = entry else { continue };
+        let Some(entry) = entry else {
+            folders.push(None);
+            continue;
+        };
         for (file, receipt) in entry.receipts.files.iter().enumerate() {
-            match entry.file(receipt) {
+            // Also one that somebody can write to: what is there may be wrong already.
+            match entry.file_to_hash(receipt) {
                 Ok(object) => work.push(Hashing {
                     model,
                     file,
@@ -90,10 +99,14 @@ pub fn verify(
                 Err(refusal) => found[model].files[file].problem = Some(refusal),
             }
         }
+        folders.push(Some(entry.folder));
     }
     // The longest first, so that no core ends with one of them.
     work.sort_by_key(|hashing| std::cmp::Reverse(hashing.object.length()));
     for (model, file, refusal) in hash_all(work, threads, progress) {
+        if let (CopyRefusal::Bytes { .. }, Some(folder)) = (&refusal, &folders[model]) {
+            found[model].condemned = condemn(folder);
+        }
         found[model].files[file].problem = Some(refusal);
     }
     Ok(found)
@@ -158,6 +171,7 @@ fn open(root: &StageRoot, key: ModelKey) -> Result<(ModelVerification, Option<En
         generation: None,
         problem: None,
         files: Vec::new(),
+        condemned: Condemned::No,
     };
     let Some(name) = entries_of(root, key)?.pop() else {
         return Ok((verification, None));
@@ -225,7 +239,10 @@ fn conclude(object: &VerifiedObject, actual: Result<Digest, FsError>) -> Result<
             actual,
         });
     }
-    Ok(())
+    match object.file().has_writer() {
+        Some(true) => Err(CopyRefusal::Writer { path }),
+        Some(false) | None => Ok(()),
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

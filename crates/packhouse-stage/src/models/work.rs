@@ -470,9 +470,12 @@ fn receipts(
     let first = copies.first().ok_or(ModelPrepareError::NoFiles)?.identity;
     let mut files = Vec::new();
     for copy in copies {
-        let now = temp.files.open_file(&copy.name)?.identity()?;
+        let file = temp.files.open_file(&copy.name)?;
+        let (path, now) = (temp.files.path().join(&copy.name), file.identity()?);
+        if file.has_writer() == Some(true) {
+            return Err(ModelPrepareError::Writer { path });
+        }
         if let Some(field) = copy.identity.difference(&now) {
-            let path = temp.files.path().join(copy.name);
             return Err(ModelPrepareError::Changed { path, field });
         }
         files.push(FileReceipt {

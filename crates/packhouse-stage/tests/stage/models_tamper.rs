@@ -6,9 +6,12 @@ use crate::fixture::ROOT;
 use crate::models::{Models, ONE, ONE_BYTES, SHARDS};
 use packhouse_base::digest::Digest;
 use packhouse_sim::Fault;
+use packhouse_stage::Condemned;
 use packhouse_stage::models::{
     self, ModelEvent, ModelKey, ModelMiss, ModelOutcome, ModelPrepareError, ModelReceipts,
 };
+use packhouse_sys::fs::FsErrorKind;
+use std::num::NonZeroUsize;
 
 const BYTES: u64 = ONE_BYTES.len() as u64;
 
@@ -191,6 +194,93 @@ fn a_byte_that_rots_in_memory_is_found_by_verify() {
         .as_ref()
         .map(|problem| problem.reason());
     assert_eq!(problem, Some("bytes"));
+    assert_eq!(found.condemned, Condemned::Yes);
+    // What a hash found is kept, though stat still can't see it.
+    let key = ModelKey(Digest::of(ONE_BYTES));
+    let copy = world.copy(1).replace("/files/one.gguf", "");
+    let expected = format!(
+        "copy {key}.1: {copy} was found to have other bytes than were copied, and is out of service"
+    );
+    for expected_digest in [None, Some(key.0)] {
+        let miss = world
+            .find(&[ONE], expected_digest)
+            .expect_err("because it is out of service");
+        assert_eq!(miss.to_string(), expected);
+        assert_eq!(miss.reason(), "condemned");
+    }
+    let listed = models::list(&world.root()).expect("because it can be listed");
+    let problem = listed[0].problem.as_ref().map(|problem| problem.reason());
+    assert_eq!(problem, Some("condemned"));
+    let warmed = models::warm(&world.root(), key, &|_| (), &|| false);
+    assert!(warmed.is_err(), "{warmed:?}");
+    let again = models::verify(&world.root(), &[key], NonZeroUsize::MIN, &|_| ());
+    let again = again.expect("because it can be read").remove(0);
+    let problem = again.problem.as_ref().map(|problem| problem.reason());
+    assert_eq!((problem, again.is_good()), (Some("condemned"), false));
+    // Its files are still there for whoever has no other, until a good copy takes its place.
+    assert!(world.sim.read(world.copy(1)).is_some());
+    let ModelOutcome::Replaced { bytes, why } = world.outcome(&[ONE]) else {
+        panic!("expected a replacement");
+    };
+    assert_eq!((bytes, why.reason()), (BYTES, "condemned"));
+    assert_eq!(world.names(), [format!("{key}.2")]);
+    assert!(world.verify(&[ONE]).is_good());
+}
+
+#[test]
+fn a_bad_copy_that_can_not_be_taken_out_of_service_is_said_to_be_so() {
+    let world = Models::new();
+    world.outcome(&[ONE]);
+    world.sim.rot(world.copy(1), |bytes| bytes[0] ^= 1);
+    world.sim.set_read_only(true);
+    let found = world.verify(&[ONE]);
+    assert!(!found.is_good());
+    let Condemned::Failed(error) = found.condemned else {
+        panic!("expected a failure, found {:?}", found.condemned);
+    };
+    assert_eq!(error.kind, FsErrorKind::ReadOnly);
+}
+
+#[test]
+fn one_bad_shard_takes_its_copy_out_of_service_and_no_other() {
+    let world = Models::new();
+    world.outcome(&[ONE]);
+    let shards = world.prepare(&SHARDS).expect("because nothing is there");
+    world
+        .sim
+        .rot(&shards.model.files[1].path, |bytes| bytes[0] ^= 1);
+    let keys = [ModelKey(Digest::of(ONE_BYTES)), shards.model.key];
+    let found = models::verify(&world.root(), &keys, NonZeroUsize::MIN, &|_| ());
+    let found = found.expect("because it can be read");
+    let condemned = found.iter().map(|found| found.condemned.clone());
+    let condemned: Vec<Condemned> = condemned.collect();
+    assert_eq!(condemned, [Condemned::No, Condemned::Yes]);
+    assert!(world.find(&[ONE], None).is_ok());
+    assert_eq!(world.miss(&SHARDS).reason(), "condemned");
+}
+
+#[test]
+fn a_copy_that_somebody_can_write_to_is_refused_and_copied_anew() {
+    let open = |world: &Models, path: &str| world.sim.set_writer(path, true);
+    assert_refused(open, "writer", Healed::Replaced);
+    // Who writes through a mapping changes no time; a hash finds it while the writer lives.
+    let world = Models::new();
+    world.outcome(&[ONE]);
+    let key = ModelKey(Digest::of(ONE_BYTES));
+    let verify = || {
+        let found = models::verify(&world.root(), &[key], NonZeroUsize::MIN, &|_| ());
+        found.expect("because it can be read").remove(0)
+    };
+    world.sim.set_writer(world.copy(1), true);
+    let found = verify();
+    let problem = found.files[0].problem.as_ref().map(ToString::to_string);
+    let expected = format!("{} is open for writing by some process", world.copy(1));
+    assert_eq!(problem, Some(expected));
+    assert_eq!(found.condemned, Condemned::No);
+    world.sim.rot(world.copy(1), |bytes| bytes[0] ^= 1);
+    assert_eq!(verify().condemned, Condemned::Yes);
+    world.sim.set_writer(world.copy(1), false);
+    assert_eq!(world.miss(&[ONE]).reason(), "condemned");
 }
 
 #[test]

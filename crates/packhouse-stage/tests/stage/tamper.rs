@@ -3,7 +3,7 @@
 
 use crate::fixture::{COPIED_BYTES, DEEP, PAYLOADS, World};
 use packhouse_base::digest::Digest;
-use packhouse_stage::{Depth, StageOutcome, StageReceipts, StageValidation, open};
+use packhouse_stage::{Condemned, Depth, StageOutcome, StageReceipts, StageValidation, open};
 use packhouse_sys::clock::Clock as _;
 
 /// Stages, changes one copy, and answers what validation says of its slot.
@@ -63,6 +63,19 @@ fn a_byte_that_rots_in_memory_is_found_by_deep() {
     let refusal = bad[0].problem.as_ref().expect("because it is bad");
     assert_eq!(refusal.reason(), "corrupt");
     assert!(refusal.to_string().contains("hashes to"), "{refusal}");
+    // What a hash found is kept, though stat still can't see it.
+    assert_eq!(found.condemned, Condemned::Yes);
+    let found = world.validation(Depth::Shallow);
+    let miss = found.miss.as_ref().expect("because it is out of service");
+    assert_eq!(miss.reason(), "condemned");
+    let expected = "a copy was found to have other bytes; it is out of service";
+    assert!(miss.to_string().ends_with(expected), "{miss}");
+    let StageOutcome::Replaced { bytes, why } = world.outcome() else {
+        panic!("expected a replacement");
+    };
+    assert_eq!(bytes, COPIED_BYTES, "{why}");
+    assert!(world.validation(DEEP).is_good());
+    world.assert_only(&[2], &why.to_string());
 }
 
 #[test]
