@@ -31,6 +31,17 @@ pub fn duration_ns(ns: u64) -> String {
     }
 }
 
+/// Renders an age as `5 s`, `12 min 3 s`, `4 h 20 min` or `3 d 7 h`.
+pub fn age(seconds: u64) -> String {
+    let (minutes, hours) = (seconds / 60, seconds / 3_600);
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        60..3_600 => format!("{minutes} min {} s", seconds % 60),
+        3_600..86_400 => format!("{hours} h {} min", minutes % 60),
+        _ => format!("{} d {} h", hours / 24, hours % 24),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -44,5 +55,12 @@ mod tests {
         assert_eq!(bytes(u64::MAX), "17179869183.99 GiB");
         assert_eq!(duration_ns(3_000_000), "3 ms");
         assert_eq!(duration_ns(1_250_000_000), "1.2 s");
+        assert_eq!(age(0), "0 s");
+        assert_eq!(age(59), "59 s");
+        assert_eq!(age(723), "12 min 3 s");
+        assert_eq!(age(3_599), "59 min 59 s");
+        assert_eq!(age(3_600), "1 h 0 min");
+        assert_eq!(age(86_399), "23 h 59 min");
+        assert_eq!(age(284_400), "3 d 7 h");
     }
 }

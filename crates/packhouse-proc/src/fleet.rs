@@ -171,6 +171,8 @@ pub struct Reading {
     pub fleet: Option<Fleet>,
     /// All mistakes, in the order of the file.
     pub mistakes: Vec<Mistake>,
+    /// How many lines are before the first table: its name is on one of them.
+    pub top_lines: usize,
 }
 
 impl Reading {
@@ -179,6 +181,22 @@ impl Reading {
         let mistakes = self.mistakes.iter();
         mistakes
             .filter(|mistake| mistake.blocks.include(command, worker))
+            .collect()
+    }
+
+    /// The mistakes by which the fleet has no name: those of the name itself, or what is no TOML
+    /// before the first table, where a name would be. None where it has one.
+    pub fn against_name(&self) -> Vec<&Mistake> {
+        if self.name.is_some() {
+            return Vec::new();
+        }
+        let all = || self.mistakes.iter();
+        let own: Vec<&Mistake> = all().filter(|mistake| mistake.is_of_name()).collect();
+        if !own.is_empty() {
+            return own;
+        }
+        all()
+            .filter(|mistake| mistake.line <= self.top_lines && mistake.hides_keys())
             .collect()
     }
 }

@@ -18,6 +18,7 @@ use crate::devices::{Device, DeviceId, Inventory, Observation, Vendor};
 use crate::identity::ProcessKey;
 use crate::procfs::{Presence, Procfs, ProcfsError};
 use card::Card;
+use packhouse_base::units;
 use seen::Seen;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -367,12 +368,12 @@ impl fmt::Display for How {
             Self::VendorList { used_bytes: None } => f.write_str("the vendor's list has it"),
             Self::VendorList {
                 used_bytes: Some(bytes),
-            } => write!(f, "the vendor's list has it with {bytes} bytes"),
+            } => write!(f, "the vendor's list has it with {}", units::bytes(*bytes)),
             Self::OpenNode { path } => write!(f, "has {path} open"),
             Self::DrmClient { memory_bytes: None } => f.write_str("is a client of its driver"),
             Self::DrmClient {
                 memory_bytes: Some(bytes),
-            } => write!(f, "is a client of its driver with {bytes} bytes"),
+            } => write!(f, "is a client of its driver with {}", units::bytes(*bytes)),
             Self::Mask { why } if why.is_empty() => f.write_str("its masks show it this card"),
             Self::Mask { why } => f.write_str(why),
             Self::Cores { shared } => write!(f, "is bound to cores {shared}"),

@@ -7,7 +7,7 @@
 //!
 //! Never: a comparison of pids alone. The fields' form in records is in `docs/format/workers.md`.
 
-use packhouse_base::Blame;
+use packhouse_base::{Blame, units};
 use packhouse_store::fields::{FieldError, Fields};
 use serde_json::{Value, json};
 use std::fmt;
@@ -91,13 +91,35 @@ impl ProcessKey {
     }
 }
 
-impl fmt::Display for ProcessKey {
+/// A key for people, by the age of its process where the time is known: `pid 7 (started 12 min 3 s
+/// ago)`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AgedKey {
+    /// The key.
+    pub key: ProcessKey,
+    /// Clock ticks from the key's boot to now.
+    pub now_ticks: Option<u64>,
+}
+
+impl fmt::Display for AgedKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(now_ticks) = self.now_ticks else {
+            return self.key.fmt(f);
+        };
+        let age_s = now_ticks.saturating_sub(self.key.start_ticks) / TICKS_PER_SECOND;
         write!(
             f,
-            "pid {} (started {} ticks after boot)",
-            self.pid, self.start_ticks
+            "pid {} (started {} ago)",
+            self.key.pid,
+            units::age(age_s)
         )
+    }
+}
+
+impl fmt::Display for ProcessKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (pid, ticks) = (self.pid, self.start_ticks);
+        write!(f, "pid {pid} (started {} after boot)", seconds(ticks))
     }
 }
 
@@ -174,6 +196,21 @@ impl fmt::Debug for RunId {
     }
 }
 
+/// Clock ticks as seconds with two digits behind the point.
+fn seconds(ticks: u64) -> String {
+    let (whole, rest) = (ticks / TICKS_PER_SECOND, ticks % TICKS_PER_SECOND);
+    format!("{whole}.{:02} s", rest * 100 / TICKS_PER_SECOND)
+}
+
+/// Whether a text is the id of a machine, as machine-id(5) has it.
+pub fn is_machine_id(text: &str) -> bool {
+    let digits = text.bytes();
+    text.len() == 32
+        && digits.fold(true, |all, digit| {
+            all && matches!(digit, b'0'..=b'9' | b'a'..=b'f')
+        })
+}
+
 fn hex(bytes: &[u8; 16]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -206,6 +243,8 @@ fn cut(text: &str) -> String {
     text.chars().take(ERROR_TEXT_CHARS).collect::<String>() + "..."
 }
 
+/// USER_HZ: what the kernel counts for programs, on every architecture that is built for.
+const TICKS_PER_SECOND: u64 = 100;
 const ERROR_TEXT_CHARS: usize = 80;
 /// PID_MAX_LIMIT of 64-bit kernels: no pid is as large.
 const PID_MAX: u32 = 4 << 20;
@@ -238,8 +277,18 @@ mod tests {
         assert_eq!(String::from_utf8_lossy(&again), format!("{KEY}\n"));
         assert_eq!(
             key.to_string(),
-            "pid 7 (started 18446744073709551615 ticks after boot)"
+            "pid 7 (started 184467440737095516.15 s after boot)"
         );
+    }
+
+    #[test]
+    fn a_key_is_shown_by_its_age_where_the_time_is_known() {
+        let mut key = parse(KEY).expect("because this is a key");
+        key.start_ticks = 3_846_431;
+        let aged = |now_ticks| AgedKey { key, now_ticks }.to_string();
+        assert_eq!(aged(Some(3_918_799)), "pid 7 (started 12 min 3 s ago)");
+        assert_eq!(aged(Some(3_846_430)), "pid 7 (started 0 s ago)");
+        assert_eq!(aged(None), "pid 7 (started 38464.31 s after boot)");
     }
 
     #[test]

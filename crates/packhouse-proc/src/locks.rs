@@ -11,7 +11,7 @@
 //! Design: `docs/design/holders.md`.
 
 use crate::devices::{Device, DeviceId, Vendor};
-use crate::identity::ProcessKey;
+use crate::identity::{AgedKey, ProcessKey};
 use crate::procfs::{Presence, Procfs, ProcfsError};
 use packhouse_base::digest::Digest;
 use packhouse_base::{Blame, canonical};
@@ -73,7 +73,7 @@ pub enum LockHolder {
     /// This process.
     Process {
         /// Its key.
-        key: ProcessKey,
+        key: AgedKey,
         /// Its name.
         name: String,
     },
@@ -365,7 +365,7 @@ fn named(procfs: &Procfs, key: ProcessKey) -> LockHolder {
     let process = procfs.process(key.pid).ok().flatten();
     match process.filter(|process| process.key == key) {
         Some(process) => LockHolder::Process {
-            key,
+            key: procfs.aged(key),
             name: process.name,
         },
         None => LockHolder::Unnamed {

@@ -18,7 +18,7 @@ pub(crate) mod tree;
 
 pub use process::{Executable, MappedFile, OpenFile, Process, Unreadable};
 
-use crate::identity::{BootId, ProcessKey};
+use crate::identity::{AgedKey, BootId, ProcessKey, is_machine_id};
 use packhouse_base::Blame;
 use rustix::fs::PROC_SUPER_MAGIC;
 use rustix::io::Errno;
@@ -31,6 +31,7 @@ use std::path::{Path, PathBuf};
 pub struct Procfs {
     root: PathBuf,
     boot: BootId,
+    machine: Option<String>,
     pid_namespace: u64,
     /// Whether its pids are those of our system calls; not so for a tree of a test.
     is_kernel: bool,
@@ -140,9 +141,17 @@ impl Procfs {
             read::link(&folder, "self/ns/pid").map_err(|source| error(&path, source))?;
         let pid_namespace =
             parse::inode_of(&namespace, "pid").ok_or(ProcfsError::Malformed { path })?;
+        let path = match is_kernel {
+            true => PathBuf::from("/etc/machine-id"),
+            false => root.join("machine-id"),
+        };
+        let machine = read::path(&path).ok();
+        let machine = machine.and_then(|id| String::from_utf8(id).ok());
+        let machine = machine.map(|id| id.trim_end().to_owned());
         Ok(Self {
             root: root.to_owned(),
             boot,
+            machine: machine.filter(|id| is_machine_id(id)),
             pid_namespace,
             is_kernel,
         })
@@ -151,6 +160,12 @@ impl Procfs {
     /// The boot that runs.
     pub fn boot_id(&self) -> BootId {
         self.boot
+    }
+
+    /// The id of this machine, the same after every boot; none where it has none, as in some
+    /// containers.
+    pub fn machine_id(&self) -> Option<&str> {
+        self.machine.as_deref()
     }
 
     /// The pid namespace whose pids these are.
@@ -188,6 +203,12 @@ impl Procfs {
         let text = String::from_utf8_lossy(&bytes);
         parse::ticks_of(&text, rustix::param::clock_ticks_per_second())
             .ok_or(ProcfsError::Malformed { path })
+    }
+
+    /// A key of this boot with the age of its process, for people.
+    pub fn aged(&self, key: ProcessKey) -> AgedKey {
+        let now_ticks = self.now_ticks().ok().filter(|_| key.boot == self.boot_id());
+        AgedKey { key, now_ticks }
     }
 
     /// The key of the process that has a pid now; `None` when nobody has it or it has ended.
@@ -370,10 +391,7 @@ mod tests {
         assert_eq!((found.parent, found.session, found.uid), (7, 40, 1000));
         assert_eq!(found.affinity.to_string(), "0-2,5");
         assert_eq!(procfs.key_of(41), Ok(Some(found.key)));
-        assert_eq!(
-            found.key.to_string(),
-            "pid 41 (started 9000 ticks after boot)"
-        );
+        assert_eq!(found.key.to_string(), "pid 41 (started 90.00 s after boot)");
         let command = found.command().expect("because it has one");
         assert_eq!(command, ["/opt/x", "--port", "8"]);
         let environment = found.environment().expect("because it has one");

@@ -11,7 +11,7 @@
 //! The order of steps, and what each crash leaves, is in `docs/format/workers.md`.
 
 use crate::group::{Member, members};
-use crate::identity::{KEEPER_VARIABLE, ProcessKey, RunId};
+use crate::identity::{AgedKey, KEEPER_VARIABLE, RunId};
 use crate::procfs::{Presence, Procfs, ProcfsError};
 use crate::records::{
     Backend, Identity, Launched, LeftBehind, Order, Outcome, RunExit, Stop, Timestamp,
@@ -69,7 +69,7 @@ pub enum LaunchError {
     #[error("it runs already: {worker}, started as run {number}")]
     Runs {
         /// Its process.
-        worker: ProcessKey,
+        worker: AgedKey,
         /// Its run.
         number: u32,
     },
@@ -101,6 +101,17 @@ pub enum LaunchError {
     OtherNamespace {
         /// The run.
         number: u32,
+    },
+    /// The folder is shared with another machine, and the run before is of that one.
+    #[error(
+        "run {number} was started on another machine, and whether it lives can't be told here: stop \
+         it there; where that machine is no more, remove {}", folder.display()
+    )]
+    OtherMachine {
+        /// The run.
+        number: u32,
+        /// Its folder.
+        folder: PathBuf,
     },
     /// The engine did not begin.
     #[error("the engine never ran: {why}")]
@@ -139,7 +150,8 @@ impl LaunchError {
             | Self::Launching { .. }
             | Self::Stopping { .. }
             | Self::LeftBehind { .. }
-            | Self::OtherNamespace { .. } => Blame::Caller,
+            | Self::OtherNamespace { .. }
+            | Self::OtherMachine { .. } => Blame::Caller,
             Self::NotStarted { .. } => Blame::Source,
             Self::NoKeeper { .. } | Self::Keeper(_) => Blame::Host,
             Self::Systemd(error) => error.blame(),
@@ -158,6 +170,7 @@ impl Launcher<'_> {
             return Ok(Before::Free);
         };
         let order = run.order()?;
+        self.is_of_this_machine(&run, &order)?;
         if order.at.boot != self.procfs.boot_id() {
             // Nothing survives a boot.
             if let Some(_claim) = run.claim(self.clock, 0)? {
@@ -185,6 +198,7 @@ impl Launcher<'_> {
             return Ok(Before::Free);
         };
         let (order, number) = (run.order()?, run.number());
+        self.is_of_this_machine(&run, &order)?;
         if order.at.boot != self.procfs.boot_id() {
             return Ok(Before::Free);
         }
@@ -204,6 +218,17 @@ impl Launcher<'_> {
         }
         self.nothing_left(&run, &order)?;
         Ok(Before::Free)
+    }
+
+    /// Errors on a run of another machine, unless it was proven there that nothing of it is left.
+    fn is_of_this_machine(&self, run: &Run, order: &Order) -> Result<(), LaunchError> {
+        if !order.is_of_another_machine(self.procfs) || run.is_recorded_over()? {
+            return Ok(());
+        }
+        Err(LaunchError::OtherMachine {
+            number: run.number(),
+            folder: run.dir().path().to_owned(),
+        })
     }
 
     /// Judges a run of another pid namespace, as of a container that is gone: it is over when no
@@ -230,7 +255,7 @@ impl Launcher<'_> {
             return Err(LaunchError::Stopping { number });
         }
         if run.read::<Identity>()?.is_some() {
-            let worker = launched.worker;
+            let worker = self.procfs.aged(launched.worker);
             return Err(LaunchError::Runs { worker, number });
         }
         Ok(Before::Unfinished(Box::new(Underway {

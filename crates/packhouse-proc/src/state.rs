@@ -104,6 +104,8 @@ pub enum BootSeen {
     Same,
     /// The host was started again since.
     Earlier,
+    /// They are of another machine, which shares the folder.
+    OtherMachine,
     /// The boot id could not be read.
     Unknown,
 }
@@ -194,6 +196,8 @@ pub enum Reason {
     BootUnknown,
     /// The records are of an earlier boot.
     EarlierBoot,
+    /// The records are of another machine.
+    OtherMachine,
     /// A start is before the launch.
     BeforeLaunch,
     /// A start was cut short before it launched anything.
@@ -202,7 +206,7 @@ pub enum Reason {
     Loading,
     /// The engine answers; its identity is being recorded.
     Identifying,
-    /// The start was cut short: nobody waits for the engine.
+    /// The start was cut short or its time was up: nobody waits for the engine.
     NobodyWaits,
     /// All is well.
     Serving,
@@ -262,6 +266,18 @@ pub struct Verdict {
 impl Verdict {
     fn of(state: State, reason: Reason) -> Self {
         Self { state, reason }
+    }
+
+    /// The reason in words for people, with what the state adds to it.
+    pub fn sentence(&self) -> String {
+        match (self.state, self.reason) {
+            (State::Exited(Outcome::Signal(signal)), Reason::Ended) => {
+                format!("ended by signal {signal}, which no stop sent")
+            }
+            (State::Exited(Outcome::NotStarted), Reason::Ended) => "the engine never ran".into(),
+            (State::Exited(Outcome::Unknown), Reason::Ended) => "ended, and nobody saw how".into(),
+            (_, reason) => reason.sentence().to_owned(),
+        }
     }
 }
 
@@ -326,11 +342,15 @@ impl Reason {
             Self::RecordUnreadable => ("record_unreadable", "a record can't be read"),
             Self::BootUnknown => ("boot_unknown", "the boot id can't be read"),
             Self::EarlierBoot => ("earlier_boot", "the host was started again since"),
+            Self::OtherMachine => ("other_machine", "it was started on another machine"),
             Self::BeforeLaunch => ("before_launch", "nothing is launched yet"),
             Self::NothingLaunched => ("nothing_launched", "a start ended before the launch"),
             Self::Loading => ("loading", "the engine loads"),
             Self::Identifying => ("identifying", "it answers; its identity is being recorded"),
-            Self::NobodyWaits => ("nobody_waits", "the start was cut short; start resumes it"),
+            Self::NobodyWaits => (
+                "nobody_waits",
+                "no start waits for it any more; a new one would",
+            ),
             Self::Serving => ("serving", "health is good"),
             Self::PortClosed => ("port_closed", "it lives, but nobody listens on its port"),
             Self::HealthBad => ("health_bad", "its health path gives a bad answer"),
@@ -370,6 +390,7 @@ pub fn judge(seen: &Snapshot) -> Verdict {
         RecordsSeen::Unreadable => unverifiable(Reason::RecordUnreadable),
         RecordsSeen::Ordered | RecordsSeen::Launched | RecordsSeen::Identified => match seen.boot {
             BootSeen::Unknown => unverifiable(Reason::BootUnknown),
+            BootSeen::OtherMachine => unverifiable(Reason::OtherMachine),
             BootSeen::Earlier => earlier(seen),
             BootSeen::Same => now(seen),
         },

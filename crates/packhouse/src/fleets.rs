@@ -81,7 +81,19 @@ impl FleetFile {
     pub(crate) fn name(&self) -> Result<&FleetName, Failure> {
         self.reading.name.as_ref().ok_or_else(|| {
             let failure = Failure::new("the fleet file names no fleet", self.path.display());
-            self.with_mistakes(failure)
+            let against = self.reading.against_name();
+            let others = self.reading.mistakes.len() - against.len();
+            let failure = against
+                .into_iter()
+                .fold(failure, |failure, mistake| failure.cause(self.say(mistake)));
+            let failure = match others {
+                0 => failure,
+                1 => failure.cause("1 other mistake, which `packhouse worker validate` names"),
+                count => failure.cause(format!(
+                    "{count} other mistakes, which `packhouse worker validate` lists"
+                )),
+            };
+            failure
                 .cause("status, stop and logs take its name as --fleet NAME")
                 .hint(format!(
                     "packhouse worker validate --config {}",
@@ -107,7 +119,11 @@ impl FleetFile {
         let worker = fleet.and_then(|fleet| fleet.worker(name.as_str()));
         worker.ok_or_else(|| {
             let mistakes = self.reading.mistakes.iter();
-            mistakes.map(|mistake| self.say(mistake)).collect()
+            let concerns = |mistake: &&Mistake| mistake.blocks.workers.has(name.as_str());
+            mistakes
+                .filter(concerns)
+                .map(|mistake| self.say(mistake))
+                .collect()
         })
     }
 

@@ -14,6 +14,7 @@ use packhouse_proc::ready::NotReady;
 use packhouse_proc::records::{Identity, Record as _};
 use packhouse_proc::runs::Run;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 /// Answers the command. A worker that is refused does not stop the others.
@@ -31,6 +32,7 @@ pub(crate) fn start(args: &WorkerStartArgs, lookup: Lookup<'_>) -> Result<Answer
         .collect();
     let ended = worker_wait::wait(&desk.procfs, &names, begun);
     let mut report = Report::default();
+    report.of_all(&ended);
     for (name, ended) in names.iter().zip(ended) {
         report.add(name, ended);
     }
@@ -40,12 +42,42 @@ pub(crate) fn start(args: &WorkerStartArgs, lookup: Lookup<'_>) -> Result<Answer
 #[derive(Default)]
 struct Report {
     text: String,
+    /// Reasons by which every worker is refused: told once.
+    of_all: BTreeSet<String>,
     workers: Vec<Value>,
     is_refused: bool,
     is_not_ready: bool,
 }
 
 impl Report {
+    /// Tells once what stands against every one of several workers.
+    fn of_all(&mut self, ended: &[Waited]) {
+        let reasons = |waited: &Waited| match waited {
+            Waited::Refused(refused) => refused.reasons.iter().cloned().collect(),
+            Waited::Would(_) | Waited::Ended(..) => BTreeSet::new(),
+        };
+        let [first, second, others @ ..] = ended else {
+            return;
+        };
+        let mut shared: BTreeSet<String> = reasons(first);
+        for waited in std::iter::once(second).chain(others) {
+            let own = reasons(waited);
+            shared.retain(|reason| own.contains(reason));
+        }
+        let Waited::Refused(first) = first else {
+            return;
+        };
+        // In the order in which they were found.
+        for reason in first
+            .reasons
+            .iter()
+            .filter(|reason| shared.contains(*reason))
+        {
+            self.line(&format!("every worker: refused: {reason}"));
+        }
+        self.of_all = shared;
+    }
+
     fn add(&mut self, name: &WorkerName, waited: Waited) {
         match waited {
             Waited::Would(would) => self.would(name, &would),
@@ -97,7 +129,9 @@ impl Report {
 
     fn refused(&mut self, name: &WorkerName, refused: &Refused) {
         self.is_refused = true;
-        for reason in &refused.reasons {
+        let is_own = |reason: &&String| !self.of_all.contains(*reason);
+        let own: Vec<&String> = refused.reasons.iter().filter(is_own).collect();
+        for reason in own {
             self.line(&format!("{name}: refused: {reason}"));
         }
         let log = self.log(refused.run.as_ref());

@@ -151,7 +151,7 @@ impl Row {
             address.unwrap_or_else(dash),
             devices,
             engine(seen).map_or_else(dash, |(_, digest)| short(&digest)),
-            seen.verdict.reason.sentence().to_owned(),
+            seen.verdict.sentence(),
         ]
     }
 
@@ -229,7 +229,7 @@ fn observed(seen: &Observed) -> Value {
         "state": seen.verdict.state.word(),
         "shown": seen.verdict.state.to_string(),
         "reason": seen.verdict.reason.word(),
-        "why": seen.verdict.reason.sentence(),
+        "why": seen.verdict.sentence(),
         "run": seen.number,
         "run_id": order.map(|order| order.run.to_string()),
         "ordered_wall_ns": order.map(|order| order.at.wall_ns),
@@ -352,6 +352,11 @@ pub(crate) fn doubtful(unproven: &Unproven) -> String {
         Doubt::MainPid => "has the engine's old pid",
         Doubt::KeeperPid => "has the keeper's old pid",
         Doubt::SessionNumber => "is in a session of the engine's number, whose leader has ended",
+        Doubt::Older => "is on record, and started before the order",
+        Doubt::OtherSession => "is on record as the engine, and does not lead its session",
+        Doubt::AnotherRun => "is on record, and its environment names another run",
+        Doubt::NoRunId => "is on record as the engine, and its environment names no run",
+        Doubt::NotAKeeper => "is on record as the keeper, and its environment is no keeper's",
     };
     let (pid, name) = (unproven.key.pid, &unproven.name);
     format!("pid {pid} ({name}) {why}: not proven to be the worker's, left alone")

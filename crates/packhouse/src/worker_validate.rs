@@ -7,7 +7,7 @@ use crate::places::{self, Lookup};
 use crate::worker_words::FleetFileArgs;
 use packhouse_base::shown::Shown;
 use packhouse_proc::fleet::host::{Problem, host_problems, look};
-use packhouse_proc::fleet::{Blocks, Commands, FleetCommand, Reach, WorkerName};
+use packhouse_proc::fleet::{Blocks, Commands, FleetCommand, Reach};
 use serde_json::{Value, json};
 use std::ffi::OsStr;
 use std::fmt::Write as _;
@@ -19,7 +19,10 @@ pub(crate) fn validate(args: &FleetFileArgs, lookup: Lookup<'_>) -> Result<Answe
     let place = Workplace::look(lookup)?;
     let lines = lines(&file, &place);
     let is_asked = |line: &&Line| {
-        args.worker.is_empty() || names.iter().any(|name| reaches(&line.blocks, name))
+        args.worker.is_empty()
+            || names
+                .iter()
+                .any(|name| line.blocks.workers.has(name.as_str()))
     };
     let lines: Vec<&Line> = lines.iter().filter(is_asked).collect();
     let is_right = lines
@@ -150,11 +153,4 @@ fn without_plugin(file: &FleetFile, place: &Workplace<'_>) -> Option<Line> {
         what,
         blocks,
     })
-}
-
-fn reaches(blocks: &Blocks, worker: &WorkerName) -> bool {
-    match &blocks.workers {
-        Reach::All => true,
-        Reach::These(workers) => workers.contains(worker.as_str()),
-    }
 }

@@ -62,6 +62,7 @@ struct Board {
 struct State {
     workers: Vec<(String, Option<String>)>,
     drawn_ns: u64,
+    drawn: String,
 }
 
 impl Board {
@@ -72,6 +73,7 @@ impl Board {
             state: Mutex::new(State {
                 workers: workers.collect(),
                 drawn_ns: 0,
+                drawn: String::new(),
             }),
         }
     }
@@ -80,7 +82,7 @@ impl Board {
         let word = match progress {
             Progress::Starting => "starts",
             Progress::Loading { .. } => "loads",
-            Progress::Serving { .. } => "serves, being hashed",
+            Progress::Serving { .. } => "answers",
         };
         self.draw(index, format!("{word} {} s", waited_ns / 1_000_000_000));
     }
@@ -98,9 +100,13 @@ impl Board {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.workers[index].1 = Some(word);
         if now_ns.saturating_sub(state.drawn_ns) >= DRAW_NS {
-            state.drawn_ns = now_ns;
-            // A terminal that went away is no reason to stop.
-            let _ = write!(std::io::stderr(), "\r{}\x1b[K", state.line());
+            let line = state.line();
+            if line != state.drawn {
+                state.drawn_ns = now_ns;
+                // A terminal that went away is no reason to stop.
+                let _ = write!(std::io::stderr(), "\r{line}\x1b[K");
+                state.drawn = line;
+            }
         }
     }
 }
@@ -141,6 +147,7 @@ mod tests {
                 ("w2".into(), Some("ready".into())),
             ],
             drawn_ns: 0,
+            drawn: String::new(),
         };
         assert_eq!(state.line(), "w0 loads 3 s, w2 ready");
         state.workers = vec![("w".repeat(64), Some("loads 3 s".into())); 2];

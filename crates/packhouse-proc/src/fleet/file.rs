@@ -5,7 +5,7 @@ use super::mistake::{Blocks, Commands, FormFault, Reach, Wrong};
 use super::name::{FleetName, WorkerName};
 use super::rules;
 use super::syntax::{self, Slip};
-use super::table::{Located, Notes, Table, position, wrong_type};
+use super::table::{Located, Notes, Table, lines_before_tables, position, wrong_type};
 use super::template::Template;
 use super::{Backend, FLEET_BYTES_MAX, Fleet, Program, Reading, Worker};
 use crate::devices::DeviceSpec;
@@ -33,6 +33,7 @@ pub(super) fn read(bytes: &[u8]) -> Reading {
             declared: Vec::new(),
             fleet: None,
             mistakes: notes.finish(""),
+            top_lines: 1,
         };
     }
     if let Err(error) = std::str::from_utf8(bytes) {
@@ -47,6 +48,7 @@ pub(super) fn read(bytes: &[u8]) -> Reading {
     let top = Table::new("", document.get_ref(), 0, Reach::All);
     let mut reading = top_level(&top, &text, &mut notes);
     reading.mistakes = notes.finish(&text);
+    reading.top_lines = lines_before_tables(&text);
     reading
 }
 
@@ -133,6 +135,7 @@ fn top_level(top: &Table<'_>, text: &str, notes: &mut Notes) -> Reading {
         declared,
         fleet,
         mistakes: Vec::new(),
+        top_lines: 0,
     }
 }
 

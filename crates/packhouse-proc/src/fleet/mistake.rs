@@ -28,6 +28,18 @@ impl Mistake {
     pub fn blame(&self) -> Blame {
         Blame::Source
     }
+
+    /// Whether it is the fleet's name that is wrong, missing or misspelt.
+    pub(super) fn is_of_name(&self) -> bool {
+        let means = |nearest: Option<&str>| nearest == Some("name") && !self.key.contains(' ');
+        self.key == "name"
+            || matches!(self.what, Wrong::UnknownKey { nearest, .. } if means(nearest))
+    }
+
+    /// Whether keys may be there that were not read.
+    pub(super) fn hides_keys(&self) -> bool {
+        matches!(self.what, Wrong::TooLong { .. } | Wrong::Syntax { .. })
+    }
 }
 
 impl fmt::Display for Mistake {
@@ -59,11 +71,7 @@ impl Blocks {
             (Commands::Start, FleetCommand::Render) => false,
             (Commands::RenderAndStart, FleetCommand::Start | FleetCommand::Render) => true,
         };
-        is_command
-            && match &self.workers {
-                Reach::All => true,
-                Reach::These(workers) => workers.contains(worker),
-            }
+        is_command && self.workers.has(worker)
     }
 }
 
@@ -118,6 +126,14 @@ impl Reach {
     /// One worker.
     pub fn one(worker: &str) -> Self {
         Self::These(BTreeSet::from([worker.to_owned()]))
+    }
+
+    /// Whether a worker is among them.
+    pub fn has(&self, worker: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::These(workers) => workers.contains(worker),
+        }
     }
 
     /// Both together.

@@ -427,5 +427,11 @@ fn section_of(text: &str, offset: usize) -> RangeInclusive<usize> {
     *first.start()..=end
 }
 
+/// How many lines the keys of the whole file have: those before the first header, and at least one.
+pub(super) fn lines_before_tables(text: &str) -> usize {
+    let (last, _) = position(text, *section_of(text, 0).end());
+    last
+}
+
 /// More are only counted.
 const MISTAKES_MAX: usize = 1_000;

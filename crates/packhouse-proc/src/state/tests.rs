@@ -18,7 +18,12 @@ const CONTROLLERS: [ControllerSeen; 3] = [
     ControllerSeen::Working,
     ControllerSeen::Unknown,
 ];
-const BOOTS: [BootSeen; 3] = [BootSeen::Same, BootSeen::Earlier, BootSeen::Unknown];
+const BOOTS: [BootSeen; 4] = [
+    BootSeen::Same,
+    BootSeen::Earlier,
+    BootSeen::OtherMachine,
+    BootSeen::Unknown,
+];
 const PROCESSES: [ProcessSeen; 4] = [
     ProcessSeen::Alive,
     ProcessSeen::Gone,
@@ -218,13 +223,25 @@ fn states_keep_their_promises() {
 #[test]
 fn how_it_ended_is_passed_on_and_shown() {
     let outcomes = [
-        (Outcome::Code(0), "exited(0)"),
-        (Outcome::Code(137), "exited(137)"),
-        (Outcome::Signal(9), "exited(signal 9)"),
-        (Outcome::NotStarted, "exited(never ran)"),
-        (Outcome::Unknown, "exited(unknown)"),
+        (Outcome::Code(0), "exited(0)", "ended by itself"),
+        (Outcome::Code(137), "exited(137)", "ended by itself"),
+        (
+            Outcome::Signal(9),
+            "exited(signal 9)",
+            "ended by signal 9, which no stop sent",
+        ),
+        (
+            Outcome::NotStarted,
+            "exited(never ran)",
+            "the engine never ran",
+        ),
+        (
+            Outcome::Unknown,
+            "exited(unknown)",
+            "ended, and nobody saw how",
+        ),
     ];
-    for (outcome, shown) in outcomes {
+    for (outcome, shown, sentence) in outcomes {
         let verdict = judge(&Snapshot {
             records: RecordsSeen::Identified,
             exit: ExitSeen::Known(outcome),
@@ -239,5 +256,6 @@ fn how_it_ended_is_passed_on_and_shown() {
         });
         assert_eq!(verdict.state.to_string(), shown);
         assert_eq!(verdict.reason, Reason::Ended);
+        assert_eq!(verdict.sentence(), sentence);
     }
 }

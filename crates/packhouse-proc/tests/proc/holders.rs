@@ -287,7 +287,7 @@ fn a_listed_pid_that_is_not_seen_here_holds_the_card() {
         holder.map(ToString::to_string),
         Some(
             "a process that is not seen here, in a container or ended just now (pid 4194303): the \
-             vendor's list has it with 3764387840 bytes"
+             vendor's list has it with 3.50 GiB"
                 .to_owned()
         )
     );
