@@ -9,10 +9,10 @@ use crate::model_words::{ModelFolderArgs, ModelSelectArgs, ModelVerifyArgs};
 use crate::places::Lookup;
 use packhouse_base::Blame;
 use packhouse_base::units;
-use packhouse_stage::StageRoot;
 use packhouse_stage::models::{
     self, CopyRefusal, ModelKey, ModelListing, ModelMiss, ModelVerification, SourceState,
 };
+use packhouse_stage::{Condemned, StageRoot};
 use packhouse_sys::clock::{Clock as _, RealClock};
 use packhouse_sys::signal;
 use serde_json::{Value, json};
@@ -193,6 +193,17 @@ fn verified(place: &Place, found: &[ModelVerification]) -> Answer {
             let problem = file.problem.as_ref().map(ToString::to_string);
             text += &format!("model {key}: {}\n", problem.unwrap_or_default());
         }
+        match &model.condemned {
+            Condemned::No => {}
+            Condemned::Yes => text += &format!("model {key}: the copy is out of service\n"),
+            Condemned::Failed(error) => {
+                let remedy = place.hint(&format!("drop {key} --execute"));
+                text += &format!(
+                    "model {key}: the copy could not be taken out of service: {error}\n\
+                     remove it with: {remedy}\n"
+                );
+            }
+        }
     }
     let good = found.iter().filter(|model| model.is_good()).count();
     let files = found.iter().flat_map(|model| &model.files);
@@ -227,6 +238,7 @@ fn verified_document(model: &ModelVerification) -> Value {
         "generation": model.generation,
         "good": model.is_good(),
         "problem": model.problem.as_ref().map(ToString::to_string),
+        "condemned": model.condemned == Condemned::Yes,
         "files": files.collect::<Vec<_>>(),
     })
 }

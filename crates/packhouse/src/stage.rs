@@ -12,7 +12,7 @@ use packhouse_base::digest::SetKey;
 use packhouse_base::shown::Shown;
 use packhouse_base::units;
 use packhouse_stage::{
-    CopyError, Depth, MIN_FREE_BYTES, StageError, StageEvent, StageMiss, StageOptions,
+    Condemned, CopyError, Depth, MIN_FREE_BYTES, StageError, StageEvent, StageMiss, StageOptions,
     StageOutcome, StageRoot, StageRootError, StageValidation, Staged, StagedRefusal, UnstageError,
     Watcher,
 };
@@ -379,7 +379,16 @@ fn found_text(found: &StageValidation, deep: bool) -> String {
     };
     let (bad, total) = (rows.len(), found.tensors.len());
     let good = total - bad;
+    let condemned = match &found.condemned {
+        Condemned::No => String::new(),
+        Condemned::Yes => format!("stage of set {set} is out of service\n"),
+        Condemned::Failed(error) => format!(
+            "stage of set {set} could not be taken out of service: {error}\n\
+             remove it with: packhouse unstage {set}\n"
+        ),
+    };
     table(&[Column::Right, Column::Left, Column::Left], &rows)
+        + &condemned
         + &format!("staged set {set}: {good} of {total} tensors good, {bad} bad; {depth}\n")
 }
 
@@ -409,6 +418,7 @@ fn found_document(found: &StageValidation, deep: bool) -> Value {
         "bad_count": tensors.len(),
         "hashed_count": found.hashed_count,
         "hashed_bytes": found.hashed_bytes,
+        "condemned": found.condemned == Condemned::Yes,
         "bad_tensors": tensors,
     })
 }

@@ -4,8 +4,10 @@
 use crate::models::{Models, ONE, SHARD_BYTES, SHARDS};
 use packhouse_base::digest::Digest;
 use packhouse_sim::{Crash, Fault, SimFs, Skip};
+use packhouse_stage::Condemned;
 use packhouse_stage::models::{self, CollectedModels, ModelKey, ModelMiss};
 use packhouse_sys::fs::FsErrorKind;
+use std::num::NonZeroUsize;
 
 const CRASHES: [(Crash, u64); 5] = [
     (Crash::Lost, 1),
@@ -181,6 +183,64 @@ fn a_copy_that_is_hashed_anew_is_whole_refused_or_absent() {
 #[test]
 fn a_drop_leaves_the_copy_whole_or_nothing() {
     at_every_operation(Before::Good, drop_it, &[STOP, IO], None, judge_dropped);
+}
+
+/// Verifies a copy whose memory rotted, stopped and failed at every operation: what is reported to
+/// be out of service stays so, and whatever happened, the next preparation has the right bytes.
+fn condemn_at_every_operation(skip: Option<Skip>) {
+    let base = disk(Before::Good);
+    let key = ModelKey::of(&SHARD_BYTES.map(Digest::of));
+    let copy = format!(
+        "{}/models/{key}.1/files/two-00001-of-00002.gguf",
+        crate::fixture::ROOT
+    );
+    base.rot(copy, |bytes| bytes[0] ^= 1);
+    let verify = |world: &Models| {
+        let found = models::verify(&world.root(), &[key], NonZeroUsize::MIN, &|_| ());
+        found.is_ok_and(|found| found[0].condemned == Condemned::Yes)
+    };
+    let count = {
+        let world = Models::on(base.crash(Crash::Kept, 0));
+        world.sim.restart_count();
+        assert!(verify(&world));
+        world.sim.operation_count()
+    };
+    assert!(count >= 2, "only {count} operations were counted");
+    for fault in [STOP, IO] {
+        for at in 0..=count {
+            let world = Models::on(base.crash(Crash::Kept, 0));
+            world.sim.restart_count();
+            world.sim.set_skip(skip);
+            world.sim.set_fault(Some(fault(at)));
+            let reported = verify(&world);
+            world.sim.set_fault(None);
+            world.sim.set_skip(None);
+            for (crash, seeds) in CRASHES {
+                for seed in 100..100 + seeds {
+                    let context = format!("{:?} of {count}, {crash:?}, seed {seed}", fault(at));
+                    let world = Models::on(world.sim.crash(crash, seed));
+                    let miss = world.find(&SHARDS, None).map(|_| ());
+                    let reason = miss.map_err(|miss| miss.reason());
+                    let may_be_used = reason == Ok(()) && !reported;
+                    assert!(may_be_used || reason == Err("condemned"), "{context}");
+                    verify(&world);
+                    let prepared = world.prepare(&SHARDS);
+                    assert!(prepared.is_ok(), "{context}: {prepared:?}");
+                    assert!(world.verify(&SHARDS).is_good(), "{context}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_copy_that_was_found_bad_stays_out_of_service_after_any_crash() {
+    condemn_at_every_operation(None);
+    let caught = std::panic::catch_unwind(|| condemn_at_every_operation(Some(Skip::DirSync)));
+    assert!(
+        caught.is_err(),
+        "a rename that is not synced went unnoticed"
+    );
 }
 
 #[test]
