@@ -45,5 +45,7 @@ pub use prepare::{
     PreparedModel, prepare,
 };
 pub use receipts::{FileReceipt, MODEL_SCHEMA, ModelReceipts, ModelReceiptsError};
-pub use source::{SOURCE_RECORD_SCHEMA, SourceFile, SourceRecord, SourceRecordError, SourceState};
+pub use source::{
+    SOURCE_RECORD_SCHEMA, SeenStat, SourceFile, SourceRecord, SourceRecordError, SourceState,
+};
 pub use verify::{ModelVerification, VerifiedFile, verify, warm};

@@ -5,6 +5,7 @@
     reason = "the CLI opens what the user names"
 )]
 
+use packhouse_stage::models::SeenStat;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _};
 use std::os::fd::AsRawFd as _;
@@ -24,6 +25,20 @@ pub(crate) fn open_regular(path: &Path) -> io::Result<File> {
         ));
     }
     Ok(file)
+}
+
+/// What is seen of a regular file that can't be opened; `None` where something else has its name.
+pub(crate) fn seen_stat(path: &Path) -> io::Result<Option<SeenStat>> {
+    let stat = path.metadata()?;
+    let ns = |seconds: i64, ns: i64| seconds.saturating_mul(1_000_000_000).saturating_add(ns);
+    Ok(stat.is_file().then(|| SeenStat {
+        inode: stat.ino(),
+        size: stat.size(),
+        mtime_ns: ns(stat.mtime(), stat.mtime_nsec()),
+        ctime_ns: ns(stat.ctime(), stat.ctime_nsec()),
+        uid: stat.uid(),
+        mode: stat.mode() & 0o7777,
+    }))
 }
 
 /// The path of an open file, as the kernel has it now. `None` where it has none any more.

@@ -204,6 +204,7 @@ fn not_admitted(place: &Place, model: &Path, miss: ModelMiss) -> Failure {
         | ModelMiss::NoSuchContent { .. }
         | ModelMiss::Record { .. }
         | ModelMiss::SourceChanged { .. }
+        | ModelMiss::SourceWritten { .. }
         | ModelMiss::SourceRemote { .. }
         | ModelMiss::OtherDigest { .. }
         | ModelMiss::Copy { .. } => Failure::negative("no copy to use of", model.display()),
@@ -214,7 +215,11 @@ fn not_admitted(place: &Place, model: &Path, miss: ModelMiss) -> Failure {
         _ if matches!(Named::parse(model), Ok(Named::Key(_))) => "status".to_owned(),
         _ => format!("prepare {}", quoted(model)),
     };
-    failure.because(&NoCopy::Miss(miss)).hint(place.hint(&hint))
+    let hint = match &miss {
+        ModelMiss::SourceWritten { path } => format!("fuser -v {}", quoted(path)),
+        _ => place.hint(&hint),
+    };
+    failure.because(&NoCopy::Miss(miss)).hint(hint)
 }
 
 /// Reads a SHA-256 of the command line.

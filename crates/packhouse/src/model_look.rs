@@ -132,6 +132,7 @@ fn source_word(found: &Result<SourceState, ModelMiss>) -> &'static str {
         Ok(SourceState::Gone) => "gone",
         Ok(SourceState::Unreadable { .. }) => "unreadable",
         Ok(SourceState::Changed { .. }) | Err(ModelMiss::SourceChanged { .. }) => "changed",
+        Ok(SourceState::Written) | Err(ModelMiss::SourceWritten { .. }) => "written",
         Ok(SourceState::Remote { .. }) | Err(ModelMiss::SourceRemote { .. }) => "remote",
         Ok(SourceState::NotAsked) | Err(_) => "-",
     }

@@ -1,7 +1,7 @@
 //! A model file as the user names it: its shards, the copy of it in RAM, its SHA-256.
 
 use crate::failure::{Failure, quoted};
-use crate::files::open_regular;
+use crate::files::{open_regular, seen_stat};
 use crate::places::{Lookup, Places};
 use crate::stage;
 use packhouse_base::digest::Digest;
@@ -75,10 +75,7 @@ impl ModelSource {
     pub(crate) fn look(&self) -> Vec<SourceFile> {
         let look = |path: &PathBuf| match open(path) {
             Ok(file) => SourceFile::Open(file),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => SourceFile::Gone,
-            Err(error) => SourceFile::Unreadable {
-                why: error.to_string(),
-            },
+            Err(error) => unopened(path, &error),
         };
         self.paths.iter().map(look).collect()
     }
@@ -164,6 +161,29 @@ pub(crate) fn file_digest(
         }
     })
 }
+
+/// What is behind a path that could not be opened. Only a disk that can't be reached makes a source
+/// unreadable: whatever else is there now is not what was copied.
+fn unopened(path: &Path, error: &io::Error) -> SourceFile {
+    let seen = seen_stat(path);
+    match (error.kind(), error.raw_os_error(), seen) {
+        (io::ErrorKind::NotFound, ..) => SourceFile::Gone,
+        (_, _, Ok(None)) => SourceFile::Other { field: "kind" },
+        (io::ErrorKind::PermissionDenied, _, Ok(Some(seen))) => SourceFile::Forbidden(seen),
+        (_, Some(errno), _) if UNREACHABLE.contains(&errno) => SourceFile::Unreadable {
+            why: error.to_string(),
+        },
+        (_, Some(ENOTDIR | ELOOP), _) => SourceFile::Other { field: "kind" },
+        _ => SourceFile::Other { field: "access" },
+    }
+}
+
+/// From Linux's `errno.h`, as on x86-64 and aarch64.
+const ENOTDIR: i32 = 20;
+const ELOOP: i32 = 40;
+/// EIO, ENXIO, ENODEV, ENOTCONN, ESHUTDOWN, ETIMEDOUT, EHOSTDOWN, EHOSTUNREACH, ESTALE, EREMOTEIO,
+/// ENOMEDIUM.
+const UNREACHABLE: [i32; 11] = [5, 6, 19, 107, 108, 110, 112, 113, 116, 121, 123];
 
 /// Opens a regular file by its path.
 fn open(path: &Path) -> io::Result<File> {

@@ -3,7 +3,8 @@
 //! Invariants:
 //! - a copy is admitted when the receipts of all its files hold for their descriptors;
 //! - a copy found by a path is admitted while the path's files are what they were when they were
-//!   copied, or are not there at all: a good copy outlives its source;
+//!   copied, or are not there at all: a good copy outlives its source, and no other file that has
+//!   its name now;
 //! - whoever names the SHA-256 that they want gets that content, whatever the source is now.
 //!
 //! Never: hashes, writes, falls back silently: each miss has its reason.
@@ -90,6 +91,12 @@ pub enum ModelMiss {
         /// The first field that differs.
         field: &'static str,
     },
+    /// The source is being written, or may be.
+    #[error("{} is open for writing by some process", path.display())]
+    SourceWritten {
+        /// The source.
+        path: PathBuf,
+    },
     /// Nobody can tell whether the source changed.
     #[error("{} is on {kind}, whose stat does not prove that it is unchanged", path.display())]
     SourceRemote {
@@ -140,6 +147,7 @@ pub fn find(root: &StageRoot, query: &ModelQuery<'_>) -> Result<AdmittedModel, M
                 let (path, field) = (path(), *field);
                 return Err(ModelMiss::SourceChanged { path, field });
             }
+            SourceState::Written => return Err(ModelMiss::SourceWritten { path: path() }),
             SourceState::Remote { kind } => {
                 let (path, kind) = (path(), *kind);
                 return Err(ModelMiss::SourceRemote { path, kind });
@@ -238,7 +246,7 @@ impl ModelMiss {
                 Blame::Caller
             }
             Self::Record { source, .. } => source.blame(),
-            Self::SourceChanged { .. } => Blame::Source,
+            Self::SourceChanged { .. } | Self::SourceWritten { .. } => Blame::Source,
             Self::SourceRemote { .. } => Blame::Host,
             Self::Copy { source, .. } => source.blame(),
             Self::Fs(error) => error.blame(),
@@ -251,6 +259,7 @@ impl ModelMiss {
             Self::Absent { .. } | Self::NoSuchContent { .. } => "absent",
             Self::Record { .. } => "record",
             Self::SourceChanged { .. } => "source_changed",
+            Self::SourceWritten { .. } => "source_written",
             Self::SourceRemote { .. } => "source_remote",
             Self::OtherDigest { .. } => "other_digest",
             Self::Copy { source, .. } => source.reason(),

@@ -37,11 +37,35 @@ pub enum SourceFile {
     Open(File),
     /// Nothing has its name.
     Gone,
-    /// It can't be opened: an unplugged disk, say.
+    /// Its disk can't be reached: it was unplugged, say.
     Unreadable {
         /// What the system said.
         why: String,
     },
+    /// It is there, and this user may not read it.
+    Forbidden(SeenStat),
+    /// Something else has its name, or nobody can tell what has.
+    Other {
+        /// What differs.
+        field: &'static str,
+    },
+}
+
+/// What `stat` says of a file that can't be opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SeenStat {
+    /// Inode number.
+    pub inode: u64,
+    /// Bytes.
+    pub size: u64,
+    /// Last change of the content.
+    pub mtime_ns: i64,
+    /// Last change of the inode.
+    pub ctime_ns: i64,
+    /// Owner.
+    pub uid: u32,
+    /// Permission bits: the lower 12 bits of st_mode.
+    pub mode: u32,
 }
 
 /// What the source is now, beside what it was when it was copied.
@@ -61,6 +85,8 @@ pub enum SourceState {
         /// The first field that differs.
         field: &'static str,
     },
+    /// It is what it was, and some process can write to it.
+    Written,
     /// It is on a file system whose stat proves nothing.
     Remote {
         /// The file system.
@@ -189,13 +215,14 @@ impl SourceRecord {
             let field = "count of files";
             return Ok(SourceState::Changed { field });
         }
-        let mut state = SourceState::Unchanged;
+        let (mut state, mut is_written) = (SourceState::Unchanged, false);
         for (file, was) in files.iter().zip(&self.files) {
             match file {
                 SourceFile::Open(file) => {
                     if let Some(field) = was.difference(&file.identity()?) {
                         return Ok(SourceState::Changed { field });
                     }
+                    is_written |= file.has_writer() == Some(true);
                     if let kind @ Some(_) = remote_kind(file)? {
                         let remote = kind.map(|kind| SourceState::Remote { kind });
                         state = remote.unwrap_or(state);
@@ -203,6 +230,16 @@ impl SourceRecord {
                 }
                 SourceFile::Gone if state == SourceState::Unchanged => state = SourceState::Gone,
                 SourceFile::Gone => {}
+                SourceFile::Other { field } => return Ok(SourceState::Changed { field }),
+                SourceFile::Forbidden(seen) => {
+                    if let Some(field) = was.difference(&seen.beside(was)) {
+                        return Ok(SourceState::Changed { field });
+                    }
+                    if state == SourceState::Unchanged {
+                        let why = "permission denied".to_owned();
+                        state = SourceState::Unreadable { why };
+                    }
+                }
                 SourceFile::Unreadable { why } => {
                     if state == SourceState::Unchanged {
                         state = SourceState::Unreadable { why: why.clone() };
@@ -210,7 +247,12 @@ impl SourceRecord {
                 }
             }
         }
-        Ok(state)
+        // Of a remote one nothing is proven anyway, and that is the first thing to say.
+        let is_remote = matches!(state, SourceState::Remote { .. });
+        Ok(match is_written && !is_remote {
+            true => SourceState::Written,
+            false => state,
+        })
     }
 
     fn take(mut fields: Fields) -> Result<Self, FieldError> {
@@ -227,6 +269,21 @@ impl SourceRecord {
         };
         fields.finish()?;
         Ok(record)
+    }
+}
+
+impl SeenStat {
+    /// A stat identity with what is seen here, and what can't be seen as it was.
+    fn beside(&self, was: &StatIdentity) -> StatIdentity {
+        StatIdentity {
+            inode: self.inode,
+            size: self.size,
+            mtime_ns: self.mtime_ns,
+            ctime_ns: self.ctime_ns,
+            uid: self.uid,
+            mode: self.mode,
+            ..*was
+        }
     }
 }
 

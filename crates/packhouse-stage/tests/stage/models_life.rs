@@ -5,7 +5,7 @@ use crate::models::{Models, ONE, ONE_BYTES, SHARD_BYTES, SHARDS, options};
 use packhouse_base::digest::Digest;
 use packhouse_stage::models::{
     self, DropError, HowKnown, ModelEvent, ModelKey, ModelMiss, ModelOptions, ModelOutcome,
-    ModelPrepareError, SourceState,
+    ModelPrepareError, ModelQuery, SeenStat, SourceFile, SourceState,
 };
 use packhouse_stage::{Bound, RoomError};
 use packhouse_sys::memory::MemoryRoom;
@@ -105,6 +105,90 @@ fn a_changed_source_is_not_admitted_unless_its_digest_is_asked_for() {
     assert_eq!(prepared.previous, Some(ModelKey(digest)));
     assert_ne!(prepared.model.digest, digest);
     assert_eq!(world.names().len(), 2);
+}
+
+#[test]
+fn a_source_that_somebody_can_write_to_is_not_known_to_be_what_was_copied() {
+    let world = Models::new();
+    world.outcome(&[ONE]);
+    world.sim.set_writer(ONE, true);
+    let miss = world.miss(&[ONE]);
+    let expected = format!("{ONE} is open for writing by some process");
+    assert_eq!(
+        (miss.to_string(), miss.reason()),
+        (expected, "source_written")
+    );
+    let digest = Digest::of(ONE_BYTES);
+    let found = world.find(&[ONE], Some(digest));
+    let found = found.expect("because its content is asked for");
+    assert_eq!(found.source, SourceState::Written);
+    world.sim.set_writer(ONE, false);
+    assert!(world.find(&[ONE], None).is_ok());
+}
+
+#[test]
+fn only_a_disk_that_is_gone_hides_its_source_and_nothing_else_that_took_its_place() {
+    let world = Models::new();
+    world.outcome(&[ONE]);
+    let was = world.open(ONE).identity().expect("because it is there");
+    let seen = SeenStat {
+        inode: was.inode,
+        size: was.size,
+        mtime_ns: was.mtime_ns,
+        ctime_ns: was.ctime_ns,
+        uid: was.uid,
+        mode: was.mode,
+    };
+    let find = |file: SourceFile, expected| {
+        let files = [file];
+        let path = std::path::Path::new(ONE);
+        let query = ModelQuery {
+            path,
+            files: &files,
+            expected,
+        };
+        models::find(&world.root(), &query).map(|model| model.source)
+    };
+    let why = "permission denied".to_owned();
+    let forbidden = find(SourceFile::Forbidden(seen), None);
+    assert_eq!(forbidden, Ok(SourceState::Unreadable { why }));
+    let why = "no such device".to_owned();
+    let unplugged = SourceFile::Unreadable { why: why.clone() };
+    assert_eq!(find(unplugged, None), Ok(SourceState::Unreadable { why }));
+    let others = [
+        ("inode", SeenStat { inode: 1, ..seen }),
+        ("size", SeenStat { size: 1, ..seen }),
+        (
+            "mtime",
+            SeenStat {
+                mtime_ns: 1,
+                ..seen
+            },
+        ),
+        (
+            "ctime",
+            SeenStat {
+                ctime_ns: 1,
+                ..seen
+            },
+        ),
+        ("owner", SeenStat { uid: 1, ..seen }),
+        ("mode", SeenStat { mode: 0, ..seen }),
+    ];
+    let others = others.map(|(field, seen)| (field, SourceFile::Forbidden(seen)));
+    let field = "kind";
+    for (field, file) in others
+        .into_iter()
+        .chain([(field, SourceFile::Other { field })])
+    {
+        let miss = find(file, None).expect_err("because something else is there");
+        let expected = format!("{ONE} changed since it was copied: its {field} differs");
+        assert_eq!(miss.to_string(), expected);
+    }
+    // What is asked for by its content does not depend on the source.
+    let digest = Some(Digest::of(ONE_BYTES));
+    let found = find(SourceFile::Other { field }, digest);
+    assert_eq!(found, Ok(SourceState::Changed { field }));
 }
 
 #[test]

@@ -122,6 +122,108 @@ fn a_copy_outlives_its_source_and_its_source_s_change_does_not_pass_unseen() {
 }
 
 #[test]
+fn what_took_a_source_s_place_is_no_unplugged_disk() {
+    let sandbox = Sandbox::new();
+    let (folder, model) = (sandbox.path("disk"), sandbox.path("disk/model.gguf"));
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::write(&model, BYTES).unwrap();
+    prepare(&sandbox, &["disk/model.gguf"]);
+    let path = || run(&sandbox, &["model", "path", "disk/model.gguf"]);
+    let refused = |what: &str| {
+        let (exit, said, complained) = path();
+        assert_eq!((exit, said.as_str()), (1, ""), "{what}: {complained}");
+        let expected = "changed since it was copied: its kind differs";
+        assert!(complained.contains(expected), "{what}: {complained}");
+    };
+    std::fs::remove_file(&model).unwrap();
+    assert_eq!(path().0, 0, "it is gone, and its copy good");
+    std::fs::create_dir(&model).unwrap();
+    refused("a folder");
+    std::fs::remove_dir(&model).unwrap();
+    std::os::unix::fs::symlink("model.gguf", &model).unwrap();
+    refused("a symlink to itself");
+    std::fs::remove_file(&model).unwrap();
+    let socket = std::os::unix::net::UnixListener::bind(&model).unwrap();
+    refused("a socket");
+    drop(socket);
+    std::fs::remove_file(&model).unwrap();
+    std::fs::remove_dir(&folder).unwrap();
+    std::fs::write(&folder, b"").unwrap();
+    refused("a file in its folder's place");
+    std::fs::remove_file(&folder).unwrap();
+    assert_eq!(path().0, 0, "its disk is gone, and its copy good");
+}
+
+/// Maps a file, says so, changes a byte when told, and keeps the mapping until its input ends.
+const WRITER: &str = "\
+import mmap, os, sys
+file = os.open(sys.argv[1], os.O_RDWR)
+pages = mmap.mmap(file, 0)
+os.close(file)
+pages[3] ^= 1
+print(flush=True)
+sys.stdin.read()
+";
+
+#[test]
+fn a_write_through_a_mapping_is_refused_while_it_lasts_and_found_by_verify_for_good() {
+    let sandbox = with_model();
+    let memory = tempfile::tempdir_in("/dev/shm").expect("because hosts have memory");
+    let run = |words: &[&str]| {
+        let mut command = sandbox.command(words);
+        let output = command.env("PACKHOUSE_STAGE", memory.path().join("stage"));
+        let output = output.output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        let exit = output.status.code().expect("because nothing kills it");
+        (exit, text(output.stdout), text(output.stderr))
+    };
+    let prepare = ["model", "prepare", "model.gguf", "--min-free", "0"];
+    let path = ["model", "path", "model.gguf"];
+    let (exit, _, complained) = run(&prepare);
+    assert_eq!(exit, 0, "{complained}");
+    let copy = PathBuf::from(run(&path).1.trim_end());
+    if std::fs::File::options().write(true).open(&copy).is_err() {
+        println!("NOT EXERCISED: only root can open a file of mode 0444 for writing");
+        return;
+    }
+    let mut writer = std::process::Command::new("python3")
+        .args(["-c", WRITER])
+        .arg(&copy)
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .expect("because the tests need python3");
+    let mut said = [0];
+    let stdout = writer.stdout.as_mut().expect("because it is piped");
+    let mapped = std::io::Read::read_exact(stdout, &mut said);
+    let while_it_lasts = run(&path);
+    drop(writer.stdin.take());
+    writer.wait().unwrap();
+    mapped.expect("because it maps the file");
+    let (exit, said, complained) = while_it_lasts;
+    assert_eq!((exit, said.as_str()), (1, ""));
+    let expected = "is open for writing by some process";
+    assert!(complained.contains(expected), "{complained}");
+    // Nothing shows it once the writer left, but a hash.
+    let (exit, said, _) = run(&["model", "verify"]);
+    assert_eq!(exit, 1);
+    assert!(said.contains("the copy is out of service"), "{said}");
+    assert!(
+        said.contains("heal with: packhouse model prepare MODEL"),
+        "{said}"
+    );
+    let (exit, said, complained) = run(&path);
+    assert_eq!((exit, said.as_str()), (1, ""));
+    assert!(complained.contains("is out of service"), "{complained}");
+    let (exit, said, complained) = run(&prepare);
+    assert_eq!(exit, 0, "{complained}");
+    assert!(said.contains("copied anew"), "{said}");
+    let copy = PathBuf::from(run(&path).1.trim_end());
+    assert_eq!(std::fs::read(copy).unwrap(), BYTES);
+    assert_eq!(run(&["model", "verify"]).0, 0);
+}
+
+#[test]
 fn a_copy_that_was_made_writable_is_hashed_and_one_with_other_bytes_copied_anew() {
     let sandbox = with_model();
     prepare(&sandbox, &["model.gguf"]);
