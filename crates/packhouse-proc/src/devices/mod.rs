@@ -17,13 +17,13 @@ pub mod fdinfo;
 mod files;
 pub mod host_tools;
 mod intel;
-mod nvidia;
+pub mod nvidia;
 mod nvml;
 pub mod pci;
 pub mod spec;
 pub mod tools;
 mod unlisted;
-mod xpu_smi;
+pub mod xpu_smi;
 
 pub use device::{
     Device, DeviceId, DeviceMemory, DeviceNode, DrmNodes, Observation, Vendor, VendorProcess,

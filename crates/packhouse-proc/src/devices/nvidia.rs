@@ -10,6 +10,9 @@ mod document;
 mod report;
 mod tree;
 
+pub use document::cards as cards_of_nvml;
+pub use report::cards as cards_of_report;
+
 use crate::devices::cards::{self, Card};
 use crate::devices::device::{
     Device, DeviceId, DeviceMemory, DeviceNode, Observation, Vendor, VendorProcess,
@@ -23,21 +26,21 @@ use std::collections::BTreeMap;
 
 /// What one source says of one card, or of a part of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct NvidiaCard {
+pub struct NvidiaCard {
     /// The card's address; a part has its card's.
-    pub(crate) pci: PciAddress,
+    pub pci: PciAddress,
     /// `GPU-...`, or `MIG-...` for a part.
-    pub(crate) uuid: String,
+    pub uuid: String,
     /// For people.
-    pub(crate) name: String,
+    pub name: String,
     /// The N of `/dev/nvidiaN`.
-    pub(crate) minor: Option<u32>,
+    pub minor: Option<u32>,
     /// Its memory.
-    pub(crate) memory: Observation<DeviceMemory>,
+    pub memory: Observation<DeviceMemory>,
     /// Who uses it.
-    pub(crate) processes: Observation<Vec<VendorProcess>>,
+    pub processes: Observation<Vec<VendorProcess>>,
     /// Whether it is a part of a card.
-    pub(crate) is_part: bool,
+    pub is_part: bool,
 }
 
 /// Adds to the kernel's cards what NVIDIA's sources know, and parts after their cards.

@@ -8,30 +8,30 @@ use serde_json::{Map, Value};
 
 /// A card of `xpu-smi discovery`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct XpuCard {
+pub struct XpuCard {
     /// Its number in this answer and in no other.
-    pub(crate) ordinal: u64,
+    pub ordinal: u64,
     /// Where it is.
-    pub(crate) pci: PciAddress,
+    pub pci: PciAddress,
     /// For people.
-    pub(crate) name: Option<String>,
+    pub name: Option<String>,
     /// Made by the driver from place and kind in most versions: two cards never have the same.
-    pub(crate) uuid: Option<String>,
+    pub uuid: Option<String>,
 }
 
 /// A row of `xpu-smi ps`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct XpuProcess {
+pub struct XpuProcess {
     /// Which process.
-    pub(crate) pid: u32,
+    pub pid: u32,
     /// On which card of the answer of the same environment.
-    pub(crate) ordinal: u64,
+    pub ordinal: u64,
     /// Its memory on the card.
-    pub(crate) used_bytes: Option<u64>,
+    pub used_bytes: Option<u64>,
 }
 
 /// Parses `discovery -j`.
-pub(crate) fn cards(text: &str) -> Result<Vec<XpuCard>, String> {
+pub fn cards(text: &str) -> Result<Vec<XpuCard>, String> {
     let document = document(text)?;
     list(&document, &["device_list"])?
         .iter()
@@ -50,7 +50,7 @@ pub(crate) fn cards(text: &str) -> Result<Vec<XpuCard>, String> {
 }
 
 /// Parses `discovery -d CARD -j`: the card's memory, where it is told.
-pub(crate) fn total_bytes(text: &str) -> Result<Option<u64>, String> {
+pub fn total_bytes(text: &str) -> Result<Option<u64>, String> {
     let document = document(text)?;
     Ok(
         number(&document, &["memory_physical_size_byte"]).or_else(|| {
@@ -64,7 +64,7 @@ pub(crate) fn total_bytes(text: &str) -> Result<Option<u64>, String> {
 
 /// Parses `stats -d CARD -j`: memory in use. Version 1 has MiB per card or per tile, version 2 has
 /// MiB per tile under another name, and tells whose they are.
-pub(crate) fn used_bytes(text: &str, card: PciAddress) -> Result<u64, String> {
+pub fn used_bytes(text: &str, card: PciAddress) -> Result<u64, String> {
     let document = document(text)?;
     if let Some(told) = words(&document, "pci_bdf")
         && told.parse() != Ok(card)
@@ -84,7 +84,7 @@ pub(crate) fn used_bytes(text: &str, card: PciAddress) -> Result<u64, String> {
 }
 
 /// Parses `ps -j`. The list has had two names, and the rows two for the pid.
-pub(crate) fn processes(text: &str) -> Result<Vec<XpuProcess>, String> {
+pub fn processes(text: &str) -> Result<Vec<XpuProcess>, String> {
     let value: Value = parse(text)?;
     let rows = match &value {
         Value::Array(rows) => rows,

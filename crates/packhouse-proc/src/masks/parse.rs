@@ -113,9 +113,8 @@ pub fn rocr(value: Option<&OsStr>) -> Mask {
 /// Parses `HIP_VISIBLE_DEVICES`, or what stands in for it: its runtime takes an empty value as
 /// unset, and some of its versions take neither UUIDs nor blanks.
 pub fn hip(value: Option<&OsStr>) -> Mask {
-    let has_blanks = value.is_some_and(|value| value.to_string_lossy().contains(BLANKS));
     match plain(value) {
-        Ok(Some(text)) if has_blanks => Mask::NotUnderstood(format!("{text:?} has blanks")),
+        Ok(Some(text)) if has_blanks(value) => Mask::NotUnderstood(format!("{text:?} has blanks")),
         Ok(None | Some("")) => Mask::All,
         Ok(Some(text)) => listed(text, &[], Case::Exact),
         Err(why) => Mask::NotUnderstood(why),
@@ -125,8 +124,9 @@ pub fn hip(value: Option<&OsStr>) -> Mask {
 /// Parses `ZE_AFFINITY_MASK`.
 pub fn level_zero(value: Option<&OsStr>) -> Mask {
     let text = match plain(value) {
-        // Intel's driver takes both as no mask.
-        Ok(None | Some("" | "default")) => return Mask::All,
+        Ok(None) => return Mask::All,
+        // Intel's driver takes both as no mask; with blanks it would look for a number in them.
+        Ok(Some("" | "default")) if !has_blanks(value) => return Mask::All,
         Ok(Some(text)) => text,
         Err(why) => return Mask::NotUnderstood(why),
     };
@@ -203,6 +203,10 @@ enum Case {
 const GPU: &str = "GPU-";
 const MIG: &str = "MIG-";
 const BLANKS: [char; 2] = [' ', '\t'];
+
+fn has_blanks(value: Option<&OsStr>) -> bool {
+    value.is_some_and(|value| value.to_string_lossy().contains(BLANKS))
+}
 
 /// The value without blanks around it; an error where it is no ASCII.
 fn plain(value: Option<&OsStr>) -> Result<Option<&str>, String> {
@@ -387,6 +391,8 @@ mod tests {
         assert_eq!(ze("0.x"), r#""0.x" in "0.x" is no device"#);
         assert_eq!(ze("0."), r#""0." in "0." is no device"#);
         assert_eq!(ze("-1"), r#""-1" in "-1" is no device"#);
+        assert_eq!(ze(" "), r#""" in "" is no device"#);
+        assert_eq!(ze("default "), r#""default" in "default" is no device"#);
         let hip = |text: &str| why(hip(Some(OsStr::new(text))));
         assert_eq!(hip("0, 1"), r#""0, 1" has blanks"#);
         assert_eq!(hip("GPU-1"), r#""GPU-1" in "GPU-1" is no device"#);

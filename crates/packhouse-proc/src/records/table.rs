@@ -13,6 +13,7 @@ use packhouse_base::digest::Digest;
 use packhouse_store::fields::FieldError;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::str::FromStr;
 
 /// The fields of one JSON object that are not taken yet.
@@ -50,15 +51,16 @@ impl Table {
         self.optional(field, Self::text)
     }
 
-    /// Takes a text that reads as something else.
-    pub(crate) fn parsed<T: FromStr>(
+    /// Takes a text that reads as something else, in the one spelling that this has.
+    pub(crate) fn parsed<T: FromStr + Display>(
         &mut self,
         field: &str,
         expected: &'static str,
     ) -> Result<T, FieldError> {
         let text = self.text(field)?;
-        text.parse()
-            .map_err(|_| self.wrong(field, expected, &Value::String(text)))
+        let read = text.parse().ok();
+        read.filter(|read: &T| read.to_string() == text)
+            .ok_or_else(|| self.wrong(field, expected, &Value::String(text)))
     }
 
     /// Takes a non-negative integer.
@@ -142,9 +144,7 @@ impl Table {
 
     /// Takes a set of cores.
     pub(crate) fn cores(&mut self, field: &str) -> Result<CpuSet, FieldError> {
-        let text = self.text(field)?;
-        let cores = text.parse();
-        cores.map_err(|_| self.wrong(field, "a set of cores", &json!(text)))
+        self.parsed(field, "a set of cores")
     }
 
     /// Takes null as none, anything else as `take` does.

@@ -207,6 +207,15 @@ fn values_that_no_start_writes_are_refused_with_the_value() {
         with("cores", json!("3-1")),
         "cores: expected a set of cores, found \"3-1\""
     );
+    // Another spelling of what a start does write.
+    assert_eq!(
+        with("cores", json!("8,0-3")),
+        "cores: expected a set of cores, found \"8,0-3\""
+    );
+    assert_eq!(
+        with("host", json!("::0001")),
+        "host: expected an IP address, found \"::0001\""
+    );
     let mut zero = order().to_value();
     zero["controller"]["pid"] = json!(0);
     let error = Order::parse(&canonical::render(&zero)).expect_err("because it is nobody");

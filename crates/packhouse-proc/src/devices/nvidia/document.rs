@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 /// The cards of a document, parts after their cards. Errors when NVML did not start or lists a card
 /// that it does not describe.
-pub(crate) fn cards(text: &str) -> Result<Vec<NvidiaCard>, String> {
+pub fn cards(text: &str) -> Result<Vec<NvidiaCard>, String> {
     let document: Value =
         serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))?;
     match document.get("init").and_then(Value::as_i64) {

@@ -6,7 +6,7 @@ use crate::devices::nvidia::tree::Element;
 use std::collections::BTreeMap;
 
 /// The cards of a report. Errors when it is cut off, or lists fewer cards than it counts.
-pub(crate) fn cards(text: &str) -> Result<Vec<NvidiaCard>, String> {
+pub fn cards(text: &str) -> Result<Vec<NvidiaCard>, String> {
     let root = Element::parse(text)?;
     if root.name != "nvidia_smi_log" {
         return Err(format!("the root is <{}>, not <nvidia_smi_log>", root.name));
