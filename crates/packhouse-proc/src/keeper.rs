@@ -16,7 +16,7 @@ pub mod gate;
 
 use crate::identity::ProcessKey;
 use crate::logs::{LiveLog, LogError};
-use crate::procfs::{Procfs, ProcfsError};
+use crate::procfs::{Presence, Procfs, ProcfsError};
 use crate::records::{Launched, Order, Outcome, RunExit, Timestamp};
 use crate::runs::{Run, RunsError};
 use end::Ending;
@@ -114,6 +114,8 @@ struct Kept<'a> {
     order: &'a Order,
     launched: Launched,
     log: LiveLog,
+    /// What the gate has to say, where a signal came before the engine began.
+    unheard: Option<UnixStream>,
 }
 
 impl Keeper<'_> {
@@ -161,7 +163,7 @@ impl Keeper<'_> {
             UnixStream::pair().map_err(|error| call_io("cannot make a socket pair", &error))?;
         let child = self.gate(order, &log, theirs)?;
         let mut word = [0];
-        let stands = matches!(stream.read(&mut word), Ok(1)) && word == [gate::READY];
+        let stands = matches!(heard(&mut stream, &mut word), Ok(1)) && word == [gate::READY];
         if !stands {
             return Err(refused(&word, &mut stream));
         }
@@ -183,17 +185,19 @@ impl Keeper<'_> {
         begun.map_err(|error| KeepError::NotStarted {
             why: format!("the gate ended: {error}"),
         })?;
-        let mut word = [0];
-        match stream.read(&mut word) {
-            Ok(0) => {}
-            Ok(_) | Err(_) => return Err(refused(&word, &mut stream)),
-        }
+        // Whatever comes before the gate's word, it may become the engine at any moment now.
+        let unheard = match stream.read(&mut word) {
+            Ok(0) => None,
+            Ok(_) => return Err(refused(&word, &mut stream)),
+            Err(_) => Some(stream),
+        };
         Ok(Kept {
             keeper: self,
             run,
             order,
             launched,
             log,
+            unheard,
         })
     }
 
@@ -237,12 +241,13 @@ impl Keeper<'_> {
 }
 
 impl Kept<'_> {
-    /// Waits for the engine's end, records it, and ends what it left behind.
+    /// Waits for the engine's end, ends what it left behind, and records both. Does not return while
+    /// something of the run lives that it could end.
     fn watch(mut self) -> Result<RunExit, KeepError> {
         let main = hold(&self.launched.worker);
         let mut ending = Ending::new(self.order.stop_timeouts);
-        let outcome = loop {
-            if let Some(outcome) = self.reap()? {
+        let mut outcome = loop {
+            if let Some(outcome) = self.reap() {
                 break outcome;
             }
             // A log that can't be bounded is no reason to leave the engine alone.
@@ -255,6 +260,11 @@ impl Kept<'_> {
                 None => self.keeper.clock.sleep_ns(PAUSE_NS),
             }
         };
+        if let Some(mut stream) = self.unheard.take()
+            && let Some(why) = said(&[], &mut stream)
+        {
+            outcome = Outcome::NotStarted { why };
+        }
         let _ = self.log.bound();
         let mut exit = RunExit {
             run: self.order.run,
@@ -263,27 +273,51 @@ impl Kept<'_> {
             left_behind: end::left_behind(self.keeper.procfs, self.order, &self.launched),
             log_freed_bytes: self.log.freed_bytes(),
         };
+        // Whether it was written or not, nothing is left behind.
         let written = self.run.write(&exit);
-        let has_left = !exit.left_behind.is_empty();
-        // A full disk is no reason to leave processes behind.
-        if has_left {
-            end::end_all(self.keeper, self.order, &self.launched, &mut exit);
+        if exit.left_behind.is_empty() && written.is_ok() {
+            return Ok(exit);
         }
-        if has_left || written.is_err() {
-            self.run.write(&exit)?;
-        }
+        end::end_all(self.keeper, self.order, &self.launched, &mut exit);
+        self.record(&exit)?;
         Ok(exit)
     }
 
+    /// Records the end, as soon as that can be done: until then this lives, and holds the run. Gives
+    /// up when it is asked to end.
+    fn record(&self, exit: &RunExit) -> Result<(), KeepError> {
+        let begun_ns = self.keeper.clock.steady_ns();
+        loop {
+            let Err(error) = self.run.write(exit) else {
+                return Ok(());
+            };
+            let waited_ns = self.keeper.clock.steady_ns().saturating_sub(begun_ns);
+            if signal::was_caught() || waited_ns > RECORD_TIMEOUT_NS {
+                return Err(error.into());
+            }
+            self.keeper.clock.sleep_ns(PAUSE_NS);
+        }
+    }
+
     /// Takes the status of every child that ended; answers the engine's.
-    fn reap(&self) -> Result<Option<Outcome>, KeepError> {
+    fn reap(&self) -> Option<Outcome> {
         let mut outcome = None;
-        while let Some((pid, status)) = end::next_ended()? {
-            if u32::try_from(pid.as_raw_pid()) == Ok(self.launched.worker.pid) {
-                outcome = Some(outcome_of(status));
+        loop {
+            match end::next_ended() {
+                Ok(Some((pid, status))) => {
+                    if u32::try_from(pid.as_raw_pid()) == Ok(self.launched.worker.pid) {
+                        outcome = Some(outcome_of(status));
+                    }
+                }
+                Ok(None) => return outcome,
+                // Children that can't be waited for are looked at.
+                Err(_) => {
+                    let presence = self.keeper.procfs.presence(&self.launched.worker);
+                    let is_gone = matches!(presence, Ok(Presence::Gone | Presence::Reused { .. }));
+                    return outcome.or(is_gone.then_some(Outcome::Unseen));
+                }
             }
         }
-        Ok(outcome)
     }
 }
 
@@ -318,21 +352,32 @@ fn session_of(worker: &ProcessKey) -> i32 {
     i32::try_from(worker.pid).expect("because the kernel's pids are positive i32")
 }
 
+/// Reads, whatever signals come.
+fn heard(stream: &mut UnixStream, word: &mut [u8]) -> io::Result<usize> {
+    loop {
+        match stream.read(word) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            other => return other,
+        }
+    }
+}
+
 /// What a gate said instead of what was wanted.
 fn refused(first: &[u8], stream: &mut UnixStream) -> KeepError {
+    let why = said(first, stream);
+    KeepError::NotStarted {
+        why: why.unwrap_or_else(|| "the gate ended without a word".to_owned()),
+    }
+}
+
+/// All that a gate said until it ended.
+fn said(first: &[u8], stream: &mut UnixStream) -> Option<String> {
     let mut text = first.to_vec();
     // A text cut short is still the best word there is.
     let _ = stream.read_to_end(&mut text);
     let text = String::from_utf8_lossy(&text);
     let text = text.trim_matches('\0');
-    let why = if text.is_empty() {
-        "the gate ended without a word"
-    } else {
-        text
-    };
-    KeepError::NotStarted {
-        why: why.to_owned(),
-    }
+    (!text.is_empty()).then(|| text.to_owned())
 }
 
 fn call(what: &'static str, source: Errno) -> KeepError {
@@ -347,3 +392,5 @@ fn call_io(what: &'static str, error: &io::Error) -> KeepError {
 const CLAIM_TIMEOUT_NS: u64 = 10_000_000_000;
 /// How often the log is measured; the engine's end is seen at once.
 const PAUSE_NS: u64 = 1_000_000_000;
+/// How long an end that can't be written down is held on to: somebody may free the disk.
+const RECORD_TIMEOUT_NS: u64 = 3600 * PAUSE_NS;

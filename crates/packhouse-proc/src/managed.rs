@@ -102,6 +102,7 @@ fn living(
     order: &Order,
     launched: Option<&Launched>,
 ) -> Result<Option<ManagedWorker>, ManagedError> {
+    // What runs on another machine has nothing of this one.
     if order.at.boot != procfs.boot_id() {
         return Ok(None);
     }

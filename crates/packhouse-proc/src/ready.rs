@@ -5,6 +5,8 @@
 //! - an answer counts only when the socket that gave it is held by the worker's own processes, and
 //!   by nobody who is not;
 //! - program and libraries are hashed through what the process itself has open and mapped;
+//! - the worker's lock is free for the wait, so that a stop need not wait for it, and had again for
+//!   the moment in which the identity is written: never after a stop was begun;
 //! - `identity.json` is written last: a worker counts as started from then on.
 //!
 //! Never: signals, or gives up a worker that lives: at the end of the wait it is left as it is.
@@ -16,8 +18,10 @@ use crate::group::members;
 use crate::identity::ProcessKey;
 use crate::listeners::{Listener, Owners, conflicts, listeners, owners_of};
 use crate::procfs::{Presence, Procfs, ProcfsError};
-use crate::records::{Identity, Launched, Order, Outcome, ReadyListener, RunExit, Timestamp};
-use crate::runs::{Run, RunsError};
+use crate::records::{
+    Identity, Launched, LeftBehind, Order, Outcome, ReadyListener, RunExit, Stop, Timestamp,
+};
+use crate::runs::{Run, Runs, RunsError, WorkerLock};
 use health::Health;
 use packhouse_base::Blame;
 use packhouse_sys::clock::Clock;
@@ -47,10 +51,15 @@ pub enum Progress {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotReady {
     /// It ended.
-    #[error("it ended before it was ready: {outcome}")]
+    #[error(
+        "it ended before it was ready: {outcome}{}",
+        shown_left(outcome, left_behind)
+    )]
     Ended {
         /// How.
         outcome: Outcome,
+        /// What it left behind, which its keeper ends.
+        left_behind: Vec<LeftBehind>,
     },
     /// It lives, and was not ready in time.
     #[error("it was not ready within {timeout_s} s and is left running: {last}")]
@@ -69,7 +78,7 @@ pub enum NotReady {
         holders: String,
     },
     /// Somebody asked for the stop of this worker.
-    #[error("it is being stopped")]
+    #[error("it was stopped while it was waited for")]
     Stopping,
     /// Processes can't be read.
     #[error(transparent)]
@@ -97,6 +106,10 @@ pub struct Waiting<'a> {
     pub procfs: &'a Procfs,
     /// Time.
     pub clock: &'a dyn Clock,
+    /// This process, for whoever wants the worker's lock.
+    pub me: &'a ProcessKey,
+    /// The worker.
+    pub runs: &'a Runs,
     /// The run.
     pub run: &'a Run,
     /// Its order.
@@ -194,25 +207,26 @@ impl Waiting<'_> {
         })
     }
 
-    /// Errors when the worker ended.
+    /// Errors when the worker ended, or a stop of it was begun.
     fn still_lives(&self) -> Result<(), NotReady> {
-        if self.procfs.presence(&self.launched.worker)? == Presence::Alive {
+        let is_alive = self.procfs.presence(&self.launched.worker)? == Presence::Alive;
+        // Looked for after its process: a stop is on record before its first signal.
+        if self.run.read::<Stop>()?.is_some() {
+            return Err(NotReady::Stopping);
+        }
+        if is_alive {
             return Ok(());
         }
         // The keeper writes the end down right after it.
         let begun_ns = self.clock.steady_ns();
         loop {
             if let Some(exit) = self.run.read::<RunExit>()? {
-                return Err(NotReady::Ended {
-                    outcome: exit.outcome,
-                });
+                return Err(ended(Some(exit)));
             }
             let waited_ns = self.clock.steady_ns().saturating_sub(begun_ns);
             if !self.run.keeper_lives()? || waited_ns > EXIT_TIMEOUT_NS {
                 // It may have written it just before it ended.
-                let exit = self.run.read::<RunExit>()?;
-                let outcome = exit.map_or(Outcome::Unseen, |exit| exit.outcome);
-                return Err(NotReady::Ended { outcome });
+                return Err(ended(self.run.read::<RunExit>()?));
             }
             self.clock.sleep_ns(PAUSE_MIN_NS);
         }
@@ -225,13 +239,16 @@ impl Waiting<'_> {
             is_same_boot.then(|| at.steady_ns.saturating_sub(self.order.at.steady_ns));
         let Some(process) = self.procfs.process(self.launched.worker.pid)? else {
             self.still_lives()?;
-            return Err(NotReady::Ended {
-                outcome: Outcome::Unseen,
-            });
+            return Err(ended(None));
         };
         let (executable, libraries) = loaded::files(&process);
+        let _turn = self.turn()?;
         // What was hashed is the worker's only if it is still there.
         self.still_lives()?;
+        if let Some(identity) = self.run.read::<Identity>()? {
+            // Another start waited for it too.
+            return Ok(identity);
+        }
         let identity = Identity {
             run: self.order.run,
             worker: self.launched.worker,
@@ -247,10 +264,53 @@ impl Waiting<'_> {
         self.run.write(&identity)?;
         Ok(identity)
     }
+
+    /// Takes the worker's lock for the moment of a record, unless a stop has it.
+    fn turn(&self) -> Result<WorkerLock, NotReady> {
+        let begun_ns = self.clock.steady_ns();
+        loop {
+            self.still_lives()?;
+            match self.runs.lock(self.clock, self.me, PAUSE_MAX_NS) {
+                Err(RunsError::Busy { .. })
+                    if self.clock.steady_ns().saturating_sub(begun_ns) < TURN_TIMEOUT_NS => {}
+                other => return Ok(other?),
+            }
+        }
+    }
+}
+
+fn ended(exit: Option<RunExit>) -> NotReady {
+    match exit {
+        None => NotReady::Ended {
+            outcome: Outcome::Unseen,
+            left_behind: Vec::new(),
+        },
+        Some(exit) => NotReady::Ended {
+            outcome: exit.outcome,
+            left_behind: exit.left_behind,
+        },
+    }
+}
+
+fn shown_left(outcome: &Outcome, left: &[LeftBehind]) -> String {
+    if left.is_empty() {
+        return String::new();
+    }
+    let names = left
+        .iter()
+        .map(|left| format!("pid {} ({})", left.key.pid, left.name));
+    let names = names.collect::<Vec<_>>().join(", ");
+    let rule = match outcome {
+        Outcome::Code(0) => ": an engine must stay in the foreground",
+        Outcome::Code(_) | Outcome::Signal(_) | Outcome::NotStarted { .. } | Outcome::Unseen => "",
+    };
+    format!("; it left {names} behind, which its keeper ends{rule}")
 }
 
 const SECOND_NS: u64 = 1_000_000_000;
 const ASK_TIMEOUT: Duration = Duration::from_secs(2);
 const PAUSE_MIN_NS: u64 = 20_000_000;
 const PAUSE_MAX_NS: u64 = 250_000_000;
+/// How long another command may have the worker's lock; a stop says so before.
+const TURN_TIMEOUT_NS: u64 = 60 * SECOND_NS;
 const EXIT_TIMEOUT_NS: u64 = 2_000_000_000;

@@ -10,7 +10,7 @@
 //!
 //! Never: removes a run that is not over. Format: `docs/format/workers.md`.
 
-use crate::identity::ProcessKey;
+use crate::identity::{ProcessKey, RunId};
 use crate::records::{Order, Record, Released, RunExit};
 use packhouse_base::{Blame, canonical};
 use packhouse_store::fields::FieldError;
@@ -50,6 +50,12 @@ pub struct WorkerLock {
     _held: File,
 }
 
+/// The sign that somebody waits for this worker to be ready; others may start or stop it meanwhile.
+#[derive(Debug)]
+pub struct WaitSign {
+    _held: Option<File>,
+}
+
 /// The right to decide on one run; a keeper has it while it lives.
 #[derive(Debug)]
 pub struct Claim {
@@ -87,6 +93,22 @@ pub enum RunsError {
         /// What is wrong with it.
         source: FieldError,
     },
+    /// A record that names another run than the order beside it.
+    #[error("{}: names run {found}, and its order is of run {expected}", path.display())]
+    OtherRun {
+        /// The file.
+        path: PathBuf,
+        /// The run that it names.
+        found: String,
+        /// The order's.
+        expected: RunId,
+    },
+    /// Something else than a file where a lock should be.
+    #[error("{} is no regular file: the folder was changed by hand", path.display())]
+    NoFile {
+        /// The path.
+        path: PathBuf,
+    },
     /// A numbered folder without its order.
     #[error("{} has no order.json: the folder was changed by hand", path.display())]
     NoOrder {
@@ -120,8 +142,27 @@ impl RunsError {
             Self::Folder(error) => error.blame(),
             Self::Mode { .. } | Self::Busy { .. } => Blame::Host,
             Self::Unread(error) => error.blame(),
-            Self::Record { .. } | Self::NoOrder { .. } | Self::NumbersEnd { .. } => Blame::Store,
+            Self::Record { .. }
+            | Self::OtherRun { .. }
+            | Self::NoFile { .. }
+            | Self::NoOrder { .. }
+            | Self::NumbersEnd { .. } => Blame::Store,
             Self::Fs(error) => error.blame(),
+        }
+    }
+
+    /// Whether a record is there and is not what a run wrote.
+    pub fn is_damage(&self) -> bool {
+        match self {
+            Self::Unread(_) | Self::Record { .. } | Self::OtherRun { .. } => true,
+            Self::Name { .. }
+            | Self::Folder(_)
+            | Self::Mode { .. }
+            | Self::NoFile { .. }
+            | Self::NoOrder { .. }
+            | Self::Busy { .. }
+            | Self::NumbersEnd { .. }
+            | Self::Fs(_) => false,
         }
     }
 }
@@ -206,7 +247,7 @@ impl Runs {
         me: &ProcessKey,
         timeout_ns: u64,
     ) -> Result<WorkerLock, RunsError> {
-        let file = open_or_create(&self.dir, LOCK)?;
+        let file = self.regular(open_or_create(&self.dir, LOCK)?)?;
         if file.lock_within(clock, LockKind::Exclusive, (0, 1), timeout_ns)? {
             // Only for the error of the next one, so it need not be durable.
             let text = canonical::render(&me.to_value());
@@ -225,13 +266,39 @@ impl Runs {
         })
     }
 
-    /// Whether another process starts or stops this worker now, by the kernel's own word.
+    /// Says that this process waits for the worker, for as long as the sign is kept: a lock of the
+    /// byte after its pid. Where somebody is just looking for signs, it may be without.
+    pub fn wait_sign(&self, clock: &dyn Clock, me: &ProcessKey) -> Result<WaitSign, RunsError> {
+        let file = open_or_create(&self.dir, LOCK)?;
+        let byte = (u64::from(me.pid) + 1, 1);
+        let had = file.lock_within(clock, LockKind::Exclusive, byte, SIGN_TIMEOUT_NS)?;
+        Ok(WaitSign {
+            _held: had.then_some(file),
+        })
+    }
+
+    /// Whether another process starts, stops or waits for this worker now, by the kernel's own
+    /// word.
     pub fn is_locked(&self) -> Result<bool, RunsError> {
         match self.dir.open_file(LOCK) {
-            Ok(file) => Ok(!file.try_lock(LockKind::Shared, 0, 1)?),
+            Ok(file) => {
+                let file = self.regular(file)?;
+                Ok(!file.try_lock(LockKind::Shared, 0, LOCKED_BYTES)?)
+            }
             Err(error) if error.kind == FsErrorKind::NotFound => Ok(false),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// A pipe takes no locks, and the kernel's word for that says little.
+    fn regular(&self, file: File) -> Result<File, RunsError> {
+        let kind = file.stat()?.kind;
+        if kind == FileKind::Regular {
+            return Ok(file);
+        }
+        Err(RunsError::NoFile {
+            path: self.dir.path().join(LOCK),
+        })
     }
 
     /// Makes the next run with its order, whole and durable. The caller holds the worker's lock,
@@ -247,6 +314,10 @@ impl Runs {
         let temp = temp_name(self.fs.as_ref())?;
         self.runs.make_dir(&temp, DIR_MODE)?;
         let dir = self.runs.open_dir(&temp)?;
+        for name in RESERVES {
+            let file = dir.create_new(name, FILE_MODE)?;
+            file.write_all_at(0, &[0; RESERVE_BYTES])?;
+        }
         write_whole(self.fs.as_ref(), &dir, Order::FILE, &order.render())?;
         self.runs
             .rename_new(&temp, &self.runs, folder_name(number))?;
@@ -261,9 +332,7 @@ impl Runs {
         let beyond = runs.len().saturating_sub(keep.max(1));
         let mut removed = 0;
         for run in runs.into_iter().take(beyond) {
-            let is_released = matches!(run.read::<Released>(), Ok(Some(_)));
-            let is_final = matches!(run.read::<RunExit>(), Ok(Some(exit)) if exit.is_final());
-            if !(is_released || is_final) || run.keeper_lives()? {
+            if !matches!(run.is_recorded_over(), Ok(true)) || run.keeper_lives()? {
                 continue;
             }
             let name = folder_name(run.number);
@@ -363,8 +432,35 @@ impl Run {
         self.dir.path().join(LOG)
     }
 
-    /// Reads a record; `None` when it was not written yet. Errors on one that is damaged.
+    /// Reads a record; `None` when it was not written yet. Errors on one that is damaged, or is of
+    /// another run than the order.
     pub fn read<R: Record>(&self) -> Result<Option<R>, RunsError> {
+        let record: Option<R> = self.read_alone()?;
+        if R::FILE == Order::FILE {
+            return Ok(record);
+        }
+        // An order that can't be read says so itself.
+        let (Some(found), Ok(Some(order))) = (&record, self.read_alone::<Order>()) else {
+            return Ok(record);
+        };
+        let found = found.to_value()["run"].as_str().unwrap_or("").to_owned();
+        if found == order.run.to_string() {
+            return Ok(record);
+        }
+        Err(RunsError::OtherRun {
+            path: self.dir.path().join(R::FILE),
+            found,
+            expected: order.run,
+        })
+    }
+
+    /// Gives a record that is damaged another name, so that one can be written in its place.
+    pub fn set_aside(&self, file: &str) -> Result<(), RunsError> {
+        self.dir.rename_over(file, &format!("{file}{DAMAGED}"))?;
+        Ok(self.dir.sync()?)
+    }
+
+    fn read_alone<R: Record>(&self) -> Result<Option<R>, RunsError> {
         let bytes = match read_trusted(&self.dir, R::FILE, RECORD_BYTES_MAX, &self.owners) {
             Err(SmallRefusal::Absent { .. }) => return Ok(None),
             other => other.map_err(|error| RunsError::Unread(Box::new(error)))?,
@@ -383,14 +479,34 @@ impl Run {
         })
     }
 
-    /// Writes a record whole and durable.
+    /// Writes a record whole and durable, on a full disk into room that was kept for it.
     pub fn write<R: Record>(&self, record: &R) -> Result<(), RunsError> {
-        Ok(write_whole(
-            self.fs.as_ref(),
-            &self.dir,
-            R::FILE,
-            &record.render(),
-        )?)
+        let bytes = record.render();
+        match write_whole(self.fs.as_ref(), &self.dir, R::FILE, &bytes) {
+            Err(error) if matches!(error.kind, FsErrorKind::NoSpace | FsErrorKind::Quota) => {
+                Ok(self.write_in_reserve(R::FILE, &bytes, error)?)
+            }
+            other => Ok(other?),
+        }
+    }
+
+    /// Writes over a file that has its blocks, and gives it the record's name.
+    fn write_in_reserve(&self, name: &str, bytes: &[u8], full: FsError) -> Result<(), FsError> {
+        if bytes.len() > RESERVE_BYTES {
+            return Err(full);
+        }
+        for reserve in RESERVES {
+            let file = match self.dir.open_file_writable(reserve) {
+                Err(error) if error.kind == FsErrorKind::NotFound => continue,
+                other => other?,
+            };
+            file.write_all_at(0, bytes)?;
+            file.set_length(bytes.len() as u64)?;
+            file.sync()?;
+            self.dir.rename_over(reserve, name)?;
+            return self.dir.sync();
+        }
+        Err(full)
     }
 
     /// Tries to get the right to decide on this run. `None`: its keeper lives, or another process
@@ -399,6 +515,14 @@ impl Run {
         let file = self.dir.open_file_writable(Order::FILE)?;
         let had = file.lock_within(clock, LockKind::Exclusive, (0, 1), timeout_ns)?;
         Ok(had.then_some(Claim { _held: file }))
+    }
+
+    /// Whether it is on record that nothing of this run is left.
+    pub fn is_recorded_over(&self) -> Result<bool, RunsError> {
+        if matches!(self.read::<Released>(), Ok(Some(_))) {
+            return Ok(true);
+        }
+        Ok(self.read::<RunExit>()?.is_some_and(|exit| exit.is_final()))
     }
 
     /// Whether any process of any pid namespace has this run: its keeper by its lock, its engine
@@ -556,10 +680,18 @@ const LOCK: &str = "lock";
 pub const LOG: &str = "server.log";
 /// What the keeper has to say.
 pub const KEEPER_LOG: &str = "keeper.log";
+/// Room for records on a full disk: enough for a stop, whose engine may be what fills it.
+const RESERVES: [&str; 4] = ["reserve-0", "reserve-1", "reserve-2", "reserve-3"];
+const RESERVE_BYTES: usize = 16 << 10;
+/// What is behind the name of a record that was set aside.
+pub const DAMAGED: &str = ".damaged";
 const TEMP_PREFIX: &str = ".tmp-";
 const NUMBER_MAX: u32 = 999_999;
 const DIR_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
 const OTHERS_BITS: u32 = 0o077;
+/// Byte 0 for who starts or stops, and one for each pid that waits.
+const LOCKED_BYTES: u64 = 1 << 32;
+const SIGN_TIMEOUT_NS: u64 = 1_000_000_000;
 const LOCK_BYTES_MAX: u64 = 4096;
 const RECORD_BYTES_MAX: u64 = 16 << 20;

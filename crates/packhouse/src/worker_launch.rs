@@ -10,13 +10,13 @@ use packhouse_proc::devices::{Device, Inventory, Vendor};
 use packhouse_proc::fleet::host::{Found, look, shared_devices};
 use packhouse_proc::fleet::{self, FleetCommand, Worker, WorkerName};
 use packhouse_proc::holders::{Context, Processes};
-use packhouse_proc::identity::RUN_ID_VARIABLE;
+use packhouse_proc::identity::{ProcessKey, RUN_ID_VARIABLE};
 use packhouse_proc::locks::{DeviceLocks, LockSite};
 use packhouse_proc::managed::managed;
 use packhouse_proc::procfs::Procfs;
 use packhouse_proc::records::{Backend, Order, OrderModel, Timestamp};
 use packhouse_proc::render::Rendered;
-use packhouse_proc::runs::{Run, Runs, WorkerLock};
+use packhouse_proc::runs::{Run, Runs, RunsError, WaitSign, WorkerLock};
 use packhouse_proc::start::{Before, Launcher, Underway};
 use packhouse_stage::models::{AdmittedModel, ModelMiss};
 use packhouse_sys::clock::RealClock;
@@ -73,7 +73,31 @@ pub(crate) struct InFlight {
     pub(crate) notes: Vec<String>,
     /// Whether it was launched by an earlier start.
     pub(crate) resumed: bool,
-    _lock: WorkerLock,
+    pub(crate) runs: Runs,
+    pub(crate) me: ProcessKey,
+    _sign: WaitSign,
+}
+
+impl InFlight {
+    /// Gives the worker's lock back for the wait, with a sign that it is waited for.
+    fn new(
+        underway: Underway,
+        (runs, lock): (Runs, WorkerLock),
+        me: ProcessKey,
+        notes: Vec<String>,
+        resumed: bool,
+    ) -> Result<Box<Self>, RunsError> {
+        let sign = runs.wait_sign(&RealClock, &me)?;
+        drop(lock);
+        Ok(Box::new(Self {
+            underway,
+            notes,
+            resumed,
+            runs,
+            me,
+            _sign: sign,
+        }))
+    }
 }
 
 impl From<Vec<String>> for Refused {
@@ -221,12 +245,9 @@ impl<'a> Desk<'a> {
             .map_err(|error| said(&error))?;
         if let Before::Unfinished(underway) = before {
             let number = underway.run.number();
-            return Ok(Begun::Launched(Box::new(InFlight {
-                underway: *underway,
-                notes: vec![format!("run {number} was launched before")],
-                resumed: true,
-                _lock: lock,
-            })));
+            let notes = vec![format!("run {number} was launched before")];
+            let flight = InFlight::new(*underway, (runs, lock), me, notes, true);
+            return Ok(Begun::Launched(flight.map_err(|error| said(&error))?));
         }
         let (copy, mut notes) = self.copy(ready.worker);
         let model = match &ready.found.model {
@@ -245,12 +266,10 @@ impl<'a> Desk<'a> {
             notes.push(format!("old runs stay: {error}"));
         }
         match launched {
-            Ok(underway) => Ok(Begun::Launched(Box::new(InFlight {
-                underway,
-                notes,
-                resumed: false,
-                _lock: lock,
-            }))),
+            Ok(underway) => {
+                let flight = InFlight::new(underway, (runs, lock), me, notes, false);
+                Ok(Begun::Launched(flight.map_err(|error| said(&error))?))
+            }
             Err(error) => Err(Refused {
                 reasons: vec![error.to_string()],
                 run: runs.newest().ok().flatten(),
@@ -311,7 +330,12 @@ impl<'a> Desk<'a> {
             None | Some(Err(NoCopy::Nothing { .. } | NoCopy::Miss(ModelMiss::Absent { .. }))) => {
                 (None, Vec::new())
             }
-            Some(Ok(copy)) => (Some(copy), Vec::new()),
+            Some(Ok(copy)) => {
+                let of = worker.model.as_ref().map(|model| model.path.display());
+                let of = of.map_or_else(String::new, |of| format!(" of {of}"));
+                let note = format!("its model is the copy in RAM{of}: {}", copy.path.display());
+                (Some(copy), vec![note])
+            }
             Some(Err(why)) => (None, vec![format!("no copy in RAM is used: {why}")]),
         }
     }
@@ -384,6 +408,7 @@ impl<'a> Desk<'a> {
             role: worker.role.clone().unwrap_or_default(),
             at: Timestamp::now(&self.procfs.boot_id(), &RealClock),
             at_ticks: self.procfs.now_ticks().map_err(|error| said(&error))?,
+            machine: self.procfs.machine_id().map(str::to_owned),
             controller: self.procfs.own_key().map_err(|error| said(&error))?,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             backend,

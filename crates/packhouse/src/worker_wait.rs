@@ -30,6 +30,8 @@ pub(crate) fn wait(procfs: &Procfs, names: &[WorkerName], begun: Vec<Begun>) -> 
             let waiting = Waiting {
                 procfs,
                 clock: &RealClock,
+                me: &flight.me,
+                runs: &flight.runs,
                 run: &flight.underway.run,
                 order: &flight.underway.order,
                 launched: &flight.underway.launched,

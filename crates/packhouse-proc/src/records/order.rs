@@ -4,7 +4,8 @@ use super::table::Table;
 use super::{Launched, Record, Timestamp};
 use crate::cores::CpuSet;
 use crate::group::Ownership;
-use crate::identity::{ProcessKey, RunId};
+use crate::identity::{ProcessKey, RunId, is_machine_id};
+use crate::procfs::Procfs;
 use packhouse_base::digest::Digest;
 use packhouse_store::fields::FieldError;
 use serde_json::{Value, json};
@@ -27,6 +28,9 @@ pub struct Order {
     pub at: Timestamp,
     /// Clock ticks from boot to the order: no process of the run started before.
     pub at_ticks: u64,
+    /// The machine on which it was given; `None` where it has no id. Another boot of this machine is
+    /// over, one of another machine is not.
+    pub machine: Option<String>,
     /// The process that gave the order.
     pub controller: ProcessKey,
     /// The version of packhouse that gave it.
@@ -130,6 +134,12 @@ impl Backend {
 }
 
 impl Order {
+    /// Whether it was given on another machine, whose processes can't be seen from here. One boot
+    /// is one machine, whatever ids its containers have.
+    pub fn is_of_another_machine(&self, procfs: &Procfs) -> bool {
+        self.at.boot != procfs.boot_id() && self.machine.as_deref() != procfs.machine_id()
+    }
+
     /// What the records say about the run's processes.
     pub fn ownership(&self, launched: Option<&Launched>) -> Ownership {
         Ownership {
@@ -165,6 +175,7 @@ impl Record for Order {
             "host": self.host.to_string(),
             "inherit": self.inherit,
             "log_max_bytes": self.log_max_bytes,
+            "machine": self.machine,
             "model": self.model.as_ref().map(OrderModel::to_value),
             "port": self.port,
             "ready_timeout_s": self.ready_timeout_s,
@@ -197,6 +208,7 @@ impl Record for Order {
             role: table.text("role")?,
             at: Timestamp::take(table, "at")?,
             at_ticks: table.integer("at_ticks")?,
+            machine: table.optional("machine", take_machine)?,
             controller: table.key("controller")?,
             version: table.text("version")?,
             backend,
@@ -216,6 +228,14 @@ impl Record for Order {
             available_bytes: table.optional("available_bytes", Table::integer)?,
         })
     }
+}
+
+fn take_machine(table: &mut Table, field: &str) -> Result<String, FieldError> {
+    let text = table.text(field)?;
+    if is_machine_id(&text) {
+        return Ok(text);
+    }
+    Err(table.wrong(field, "a machine id of 32 hex digits", &json!(text)))
 }
 
 impl OrderDevice {

@@ -70,6 +70,15 @@ pub struct RunRecords {
     pub released: Option<Released>,
 }
 
+impl RunRecords {
+    /// Whether they are of another machine, and do not say that nothing is left of the run.
+    fn are_of_another_machine(&self, procfs: &Procfs) -> bool {
+        let is_over = self.released.is_some() || self.exit.as_ref().is_some_and(RunExit::is_final);
+        let order = self.order.as_ref();
+        !is_over && order.is_some_and(|order| order.is_of_another_machine(procfs))
+    }
+}
+
 /// A socket that listens where the worker should.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listening {
@@ -115,6 +124,7 @@ fn is_doubtful(reason: Reason) -> bool {
         | Reason::RecordUnreadable
         | Reason::BootUnknown
         | Reason::EarlierBoot
+        | Reason::OtherMachine
         | Reason::BeforeLaunch
         | Reason::Loading
         | Reason::Identifying
@@ -188,6 +198,7 @@ fn look(
         },
         controller,
         boot: match &records.order {
+            Some(_) if records.are_of_another_machine(procfs) => BootSeen::OtherMachine,
             Some(order) if order.at.boot != procfs.boot_id() => BootSeen::Earlier,
             Some(_) | None => BootSeen::Same,
         },
@@ -291,6 +302,9 @@ impl Look<'_> {
         let (Some(run), Some(order)) = (run, &records.order) else {
             return Alive::nothing();
         };
+        if records.are_of_another_machine(self.procfs) {
+            return self.unseen();
+        }
         if order.at.boot != self.procfs.boot_id() {
             return Alive::nothing();
         }
@@ -313,6 +327,17 @@ impl Look<'_> {
         };
         let found = members(self.procfs, &order.ownership(launched));
         let members = self.told("the processes", found);
+        let doubted = members.iter().flat_map(|members| &members.unproven);
+        let doubted: BTreeSet<ProcessKey> = doubted
+            .filter(|unproven| unproven.is_on_record())
+            .map(|unproven| unproven.key)
+            .collect();
+        let or_unknown = |key: Option<ProcessKey>, seen| match key {
+            Some(key) if doubted.contains(&key) => ProcessSeen::Unknown,
+            Some(_) | None => seen,
+        };
+        let keeper = or_unknown(launched.map(|launched| launched.keeper), keeper);
+        let main_seen = or_unknown(main, main_seen);
         let others = match &members {
             None => OthersSeen::Unknown,
             Some(members) if members.ours.iter().all(|member| Some(member.key) == main) => {
@@ -325,6 +350,18 @@ impl Look<'_> {
             main: main_seen,
             others,
             members,
+        }
+    }
+
+    /// A run of another machine: nothing of it can be seen.
+    fn unseen(&mut self) -> Alive {
+        let why = "its processes are on another machine, and are not proven gone";
+        self.faults.push(why.to_owned());
+        Alive {
+            keeper: ProcessSeen::Unknown,
+            main: ProcessSeen::Unknown,
+            others: OthersSeen::Unknown,
+            members: None,
         }
     }
 

@@ -154,7 +154,7 @@ fn every_snapshot_is_judged_as_the_table_says() {
         let said = (rows[row].state.as_str(), rows[row].reason.as_str());
         assert_eq!(told, said, "row {row}: {seen:?}");
     });
-    assert_eq!(total, 259_200);
+    assert_eq!(total, 345_600);
     for (row, count) in used.iter().enumerate() {
         assert!(*count > 0, "row {row} is never reached");
     }

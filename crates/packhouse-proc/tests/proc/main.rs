@@ -19,5 +19,6 @@ mod records;
 mod runs;
 mod sockets;
 mod started;
+mod starts;
 mod stops;
 mod systemd;

@@ -51,6 +51,7 @@ pub(crate) fn order() -> Order {
         role: "baseline".into(),
         at: at(),
         at_ticks: 99,
+        machine: Some("0123456789abcdef".repeat(2)),
         controller: key(10),
         version: "0.1.0".into(),
         backend: Backend::Systemd,
@@ -77,6 +78,7 @@ pub(crate) fn order() -> Order {
 
 fn bare_order() -> Order {
     Order {
+        machine: None,
         backend: Backend::Plain,
         working_folder: None,
         cores: None,
@@ -215,6 +217,10 @@ fn values_that_no_start_writes_are_refused_with_the_value() {
     assert_eq!(
         with("host", json!("::0001")),
         "host: expected an IP address, found \"::0001\""
+    );
+    assert_eq!(
+        with("machine", json!("0123")),
+        "machine: expected a machine id of 32 hex digits, found \"0123\""
     );
     let mut zero = order().to_value();
     zero["controller"]["pid"] = json!(0);

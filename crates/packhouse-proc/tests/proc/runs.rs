@@ -107,11 +107,46 @@ fn a_run_stopped_at_any_operation_is_whole_or_not_there() {
                 let runs = Runs::make(Arc::new(sim), state, "home", "w0").expect(&context);
                 let run = runs.newest().expect(&context).expect(&context);
                 let names = run.dir().list().expect(&context);
-                let whole = ["exit.json", "launched.json", "order.json"];
-                assert_eq!(names, whole, "{context}");
+                let (reserves, whole): (Vec<_>, Vec<_>) =
+                    (names.iter()).partition(|name| name.to_string_lossy().starts_with("reserve-"));
+                assert_eq!(
+                    whole,
+                    ["exit.json", "launched.json", "order.json"],
+                    "{context}"
+                );
+                assert_eq!(reserves.len(), 4, "{context}");
             }
         }
     }
+}
+
+/// An engine whose log fills the disk is the likely one to be stopped then.
+#[test]
+fn a_full_disk_has_room_for_the_records_of_a_stop() {
+    let state = Path::new("/state");
+    let sim = SimFs::new(7, Arc::new(SimClock::new()));
+    let runs = Runs::make(Arc::new(sim.clone()), state, "home", "w0").unwrap();
+    let lock = runs.lock(sim.clock().as_ref(), &key(1), 0).unwrap();
+    let run = runs.create(&lock, &order()).unwrap();
+    let end = |code| exit(Outcome::Code(code));
+    for code in 0..4 {
+        // Whatever became free is taken at once.
+        sim.set_total_bytes(0);
+        run.write(&end(code)).expect("because room was kept");
+        assert_eq!(run.read::<RunExit>().unwrap(), Some(end(code)));
+        let crashed = sim.crash(Crash::Lost, 0);
+        let runs = Runs::make(Arc::new(crashed), state, "home", "w0").unwrap();
+        let run = runs.newest().unwrap().expect("because it is durable");
+        assert_eq!(run.read::<RunExit>().unwrap(), Some(end(code)));
+    }
+    let full = run.write(&end(4)).expect_err("because all of it is used");
+    assert!(
+        full.to_string().contains("no space left on device"),
+        "{full}"
+    );
+    assert_eq!(run.read::<RunExit>().unwrap(), Some(end(3)));
+    let names = run.dir().list().unwrap();
+    assert_eq!(names, ["exit.json", "order.json"]);
 }
 
 /// Each run that is there has its order, and no end without a launch.

@@ -175,14 +175,68 @@ fn many_starts_at_once_start_one_engine() {
         assert!(is_known, "{:?} {}{}", said.code, said.out, said.errors);
         codes.push(said.code);
     }
-    codes.sort_unstable();
-    assert_eq!(
-        codes.iter().filter(|code| **code == Some(0)).count(),
-        1,
-        "{codes:?}"
-    );
+    // Those that came while it was waited for waited with the first.
+    assert!(codes.contains(&Some(0)), "{codes:?}");
     assert_eq!(starts(&world), 1, "{}", world.files());
     assert_eq!(world.servers().len(), 1);
+}
+
+#[test]
+fn a_start_that_waits_keeps_no_stop_out() {
+    let world = World::new(0, &["--ready-after", "600"]);
+    let spawn = || {
+        let mut command = world
+            .sandbox()
+            .command(&worker_words(&["start", "--execute"]));
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.spawn().expect("because it was built")
+    };
+    let first = spawn();
+    let is_waiting = || world.status("a start waits")["reason"] == "loading";
+    wait_until("the wait", is_waiting);
+    // Another start waits with it.
+    let second = spawn();
+    let lock = fs::File::open(world.path("home/.local/state/packhouse/fleets/home/w0/lock"));
+    let inode = std::os::unix::fs::MetadataExt::ino(&lock.unwrap().metadata().unwrap());
+    wait_until("both signs", || {
+        let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
+        let needle = format!(":{inode} ");
+        locks.lines().filter(|line| line.contains(&needle)).count() == 2
+    });
+    world.done(
+        &["stop", "--execute", "--lock-timeout", "1"],
+        "while it is waited for",
+    );
+    for child in [first, second] {
+        let said = Said::of(&child.wait_with_output().unwrap());
+        let out = "w0: not ready: it was stopped while it was waited for\n  it wrote nothing\n";
+        assert!(said.out.starts_with(out), "{}{}", said.out, said.errors);
+        assert_eq!(said.code, Some(1));
+    }
+    assert_eq!(starts(&world), 1);
+    assert!(world.record("identity.json").is_none());
+    world.must_be_over("it was stopped");
+}
+
+#[test]
+fn an_engine_that_leaves_the_foreground_is_told_to_stay() {
+    let world = World::new(0, &[]);
+    let child = world.path("child");
+    world.write_fleet(
+        0,
+        &["--child", child.to_str().unwrap(), "--die", "0"],
+        "plain",
+    );
+    let said = start(&world);
+    assert_eq!(said.code, Some(1), "{}{}", said.out, said.errors);
+    let begin = "w0: not ready: it ended before it was ready: exit code 0; it left pid ";
+    let end = ") behind, which its keeper ends: an engine must stay in the foreground\n";
+    assert!(
+        said.out.starts_with(begin) && said.out.contains(end),
+        "{}",
+        said.out
+    );
+    wait_until("the end of all", || world.running().is_empty());
 }
 
 #[test]
