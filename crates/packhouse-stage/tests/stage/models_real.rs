@@ -198,6 +198,38 @@ fn a_file_that_somebody_writes_is_not_copied_and_a_writable_copy_not_believed() 
     assert_eq!(Digest::of(&copied), prepared.model.digest);
 }
 
+#[test]
+fn a_copy_that_gets_a_writer_while_it_is_made_is_not_published() {
+    let folder = folder_in_ram();
+    let path = folder.path().join("model.gguf");
+    std::fs::write(&path, content(100_000)).expect("because it is ours");
+    let root = open_root(&folder.path().join("stage"));
+    let writer = std::cell::RefCell::new(None);
+    let watcher = ModelWatcher {
+        tell: &|event| {
+            if matches!(event, ModelEvent::Done { .. }) {
+                let models = folder.path().join("stage/models");
+                let temp = names(&models).pop().expect("because it is being made");
+                let copy = models.join(temp).join("files/model.gguf");
+                let file = std::fs::File::options().write(true).open(copy);
+                writer.replace(Some(file.expect("because it has its mode later")));
+            }
+        },
+        ..QUIET
+    };
+    let error = prepare(&root, &path, 2, watcher);
+    if open(&path).has_writer().is_none() {
+        println!("NOT EXERCISED: this file system has no leases");
+        return;
+    }
+    let error = error.expect_err("because it can be written to").to_string();
+    let expected = "model.gguf is open for writing by some process";
+    assert!(error.ends_with(expected), "{error}");
+    assert!(names(&folder.path().join("stage/models")).is_empty());
+    writer.replace(None);
+    prepare(&root, &path, 2, QUIET).expect("because nobody writes");
+}
+
 const FOLDER: &str = "PACKHOUSE_TEST_MODELS_FOLDER";
 const ROUND: &str = "PACKHOUSE_TEST_MODELS_ROUND";
 
