@@ -26,7 +26,7 @@ impl fmt::Display for Shown<'_> {
 }
 
 /// Whether a terminal does something else with a character than to draw it.
-fn is_hidden(letter: char) -> bool {
+pub fn is_hidden(letter: char) -> bool {
     letter.is_control()
         || matches!(
             letter,

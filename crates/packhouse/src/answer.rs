@@ -1,9 +1,10 @@
 //! What a command gives back, and how it is printed: text or one JSON document, in one place.
 
 use crate::failure::Exit;
-use packhouse_base::shown::Shown;
+use packhouse_base::shown::{Shown, is_hidden};
 use serde_json::Value;
-use std::io::{self, Write};
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
 
 /// A command's answer in both forms.
 #[derive(Debug)]
@@ -29,7 +30,7 @@ impl Answer {
     /// Prints to stdout. A reader that went away is no error; any other failure is.
     pub(crate) fn print(&self, as_json: bool) -> io::Result<Exit> {
         let text = if as_json {
-            format!("{:#}\n", self.json)
+            format!("{}\n", escaped(&format!("{:#}", self.json)))
         } else {
             self.text.clone()
         };
@@ -42,6 +43,22 @@ impl Answer {
             Ok(()) | Err(_) => Ok(self.exit),
         }
     }
+}
+
+/// A JSON text in which what a terminal would obey is spelled out. JSON escapes the first control
+/// characters only, and the others stand nowhere but in strings.
+fn escaped(json: &str) -> String {
+    let mut text = String::with_capacity(json.len());
+    for letter in json.chars() {
+        if letter == '\n' || !is_hidden(letter) {
+            text.push(letter);
+            continue;
+        }
+        for unit in letter.encode_utf16(&mut [0; 2]) {
+            let _ = write!(text, "\\u{unit:04x}");
+        }
+    }
+    text
 }
 
 /// How a table's column is set.
@@ -82,6 +99,20 @@ pub(crate) fn table(columns: &[Column], rows: &[Vec<String>]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_document_says_the_same_and_nothing_that_a_terminal_obeys() {
+        let hidden = "\u{1b}[2J \u{7f}\u{9b}31m\u{202e}\u{e0041} gr\u{fc}n\t\n\\";
+        let document = serde_json::json!({ "text": [hidden] });
+        let text = escaped(&format!("{document:#}"));
+        let back: Value = serde_json::from_str(&text).expect("because it is JSON");
+        assert_eq!(back, document);
+        assert!(
+            text.contains("\\u009b31m\\u202e\\udb40\\udc41 gr\u{fc}n"),
+            "{text}"
+        );
+        assert!(!text.replace('\n', "").chars().any(is_hidden), "{text}");
+    }
 
     #[test]
     fn a_table_is_aligned_and_ends_without_blanks() {

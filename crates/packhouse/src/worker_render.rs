@@ -44,7 +44,11 @@ pub(crate) fn render(args: &FleetFileArgs, lookup: Lookup<'_>) -> Result<Answer,
     }
     Ok(Answer {
         text,
-        json: json!({ "file": file.path.display().to_string(), "workers": workers }),
+        json: json!({
+            "file": file.path.display().to_string(),
+            "fleet": file.reading.name.as_ref().map(|name| name.as_str()),
+            "workers": workers,
+        }),
         exit: fleets::exit(is_refused),
     })
 }

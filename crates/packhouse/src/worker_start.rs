@@ -2,7 +2,7 @@
 
 use crate::answer::Answer;
 use crate::failure::{Exit, Failure};
-use crate::fleets::{self, Workplace};
+use crate::fleets::{self, FleetFile, Workplace};
 use crate::places::Lookup;
 use crate::worker_launch::{Desk, InFlight, Refused, Would};
 use crate::worker_wait::{self, Waited};
@@ -36,7 +36,7 @@ pub(crate) fn start(args: &WorkerStartArgs, lookup: Lookup<'_>) -> Result<Answer
     for (name, ended) in names.iter().zip(ended) {
         report.add(name, ended);
     }
-    Ok(report.answer(args.execute))
+    Ok(report.answer(&file, args.execute))
 }
 
 #[derive(Default)]
@@ -89,7 +89,7 @@ impl Report {
         }
     }
 
-    fn answer(mut self, execute: bool) -> Answer {
+    fn answer(mut self, file: &FleetFile, execute: bool) -> Answer {
         if !execute {
             self.text += "Nothing was started: add --execute\n";
         }
@@ -100,18 +100,23 @@ impl Report {
         };
         Answer {
             text: self.text,
-            json: json!({ "executed": execute, "workers": self.workers }),
+            json: json!({
+                "file": file.path.display().to_string(),
+                "fleet": file.reading.name.as_ref().map(|name| name.as_str()),
+                "executed": execute,
+                "workers": self.workers,
+            }),
             exit,
         }
     }
 
     fn would(&mut self, name: &WorkerName, would: &Would) {
+        let devices = would.devices.iter().map(|device| device.id.to_string());
+        let devices: Vec<String> = devices.collect();
         match would.resumes {
             Some(run) => self.line(&format!("{name}: would wait on for run {run}")),
             None => {
-                let ids = would.devices.iter().map(|device| device.id.to_string());
-                let ids: Vec<String> = ids.collect();
-                self.line(&format!("{name}: would start on {}", ids.join(", ")));
+                self.line(&format!("{name}: would start on {}", devices.join(", ")));
                 for line in would.rendered.to_string().lines() {
                     self.line(&format!("  {line}"));
                 }
@@ -122,7 +127,8 @@ impl Report {
             "worker": name.as_str(),
             "outcome": "would_start",
             "resumes": would.resumes,
-            "command": would.rendered.to_string(),
+            "devices": devices,
+            "shell": would.rendered.to_string(),
             "notes": would.notes,
         }));
     }

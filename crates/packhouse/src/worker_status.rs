@@ -165,6 +165,7 @@ impl Row {
         if self.in_file == Some(false) {
             notes.push("not in the fleet file any more".to_owned());
         }
+        notes.extend(model_in_use(seen));
         if let Some(health) = self
             .health
             .as_ref()
@@ -248,6 +249,7 @@ fn observed(seen: &Observed) -> Value {
         "libraries": records.identity.as_ref().map(|identity| identity.libraries.len()),
         "model": order.and_then(|order| order.model.as_ref()).map(|model| json!({
             "path": model.path.to_string_lossy(),
+            "source": model.source.to_string_lossy(),
             "ram_copy": model.ram_copy,
             "sha256": model.sha256.map(|digest| digest.to_string()),
         })),
@@ -277,6 +279,17 @@ fn main_pid(seen: &Observed) -> Option<u32> {
     use packhouse_proc::state::ProcessSeen;
     let launched = seen.records.launched.as_ref()?;
     (seen.snapshot.main == ProcessSeen::Alive).then_some(launched.worker.pid)
+}
+
+/// Which file of the model a living engine was given.
+fn model_in_use(seen: &Observed) -> Option<String> {
+    main_pid(seen)?;
+    let model = seen.records.order.as_ref()?.model.as_ref()?;
+    let (path, source) = (model.path.display(), model.source.display());
+    Some(match model.ram_copy {
+        true => format!("model {path}, the copy in RAM of {source}"),
+        false => format!("model {path}"),
+    })
 }
 
 /// Path and SHA-256 of the engine's program, as its process had it.

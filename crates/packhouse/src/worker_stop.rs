@@ -287,11 +287,11 @@ fn device_line(device: &ReleasedDevice) -> String {
 fn document(report: &Report) -> Value {
     let name = &report.name;
     match &report.result {
-        Err(error) => json!({"worker": name, "result": "failed", "error": error.to_string()}),
-        Ok(Told::NeverStarted) => json!({"worker": name, "result": "never_started"}),
+        Err(error) => json!({"worker": name, "outcome": "failed", "error": error.to_string()}),
+        Ok(Told::NeverStarted) => json!({"worker": name, "outcome": "never_started"}),
         Ok(Told::Would(preview)) => json!({
             "worker": name,
-            "result": "would_stop",
+            "outcome": "would_stop",
             "has_work": has_work(preview),
             "main": preview.main.as_ref().map(member),
             "others": preview.others.iter().map(member).collect::<Vec<_>>(),
@@ -302,7 +302,7 @@ fn document(report: &Report) -> Value {
         }),
         Ok(Told::Did(stopped)) => json!({
             "worker": name,
-            "result": if stopped.is_released { "released" } else { "held" },
+            "outcome": if stopped.is_released { "released" } else { "held" },
             "was_over": stopped.was_over,
             "ended": stopped.ended.iter().map(|process| json!({
                 "pid": process.member.key.pid,

@@ -34,5 +34,6 @@ mod worker_stops;
 mod worker_systemd;
 mod worker_tampered;
 mod worker_words;
+mod worker_words;
 mod worker_world;
 mod writers;

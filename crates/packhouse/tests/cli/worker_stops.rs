@@ -196,7 +196,7 @@ fn deaf_engines_and_what_they_left_are_ended_and_strangers_are_not() {
     let engine = pid_of(&world, "engine");
     let said = document(&world.worker(&["stop", "--execute", "--json"]));
     let worker = &said["workers"][0];
-    assert_eq!(worker["result"], "released", "{said}");
+    assert_eq!(worker["outcome"], "released", "{said}");
     let ended = worker["ended"].as_array().expect("because it is a list");
     let main = ended.iter().find(|ended| ended["pid"] == engine);
     assert_eq!(main.expect("because it ended")["after"], "kill", "{said}");
