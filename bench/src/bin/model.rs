@@ -133,8 +133,13 @@ fn main() -> Result<(), Failed> {
     }
     for round in 0..arguments.rounds {
         for step in 0..COPIES.len() {
-            // Another leg begins each round, so that none always follows the same one.
-            let index = (round + step) % COPIES.len();
+            // Another leg begins each round, and every other round goes backwards, so that none
+            // always follows the same one.
+            let count = COPIES.len();
+            let index = match round % 2 {
+                0 => (round + step) % count,
+                _ => (round + count - step) % count,
+            };
             let (name, work) = COPIES[index];
             if name.starts_with(&arguments.only) && (has_openssl || name != OPENSSL) {
                 world.clear()?;
@@ -371,6 +376,7 @@ fn write(arguments: &Arguments, world: &World, times: &[(&str, Vec<u64>)]) -> Re
         "host": host::identity(),
         "bytes": world.bytes,
         "source_file_system": host::file_system(from)?,
+        "copy_file_system": host::file_system(&world.stage)?,
         "source_in_page_cache": !world.cold,
         "legs": legs,
     });
