@@ -139,12 +139,18 @@ impl FleetFile {
     /// The workers that are asked for, in the order of the file: all, or those named. A name that
     /// the file has not is an error of usage.
     pub(crate) fn workers(&self, args: &FleetFileArgs) -> Result<Vec<WorkerName>, Failure> {
-        among(&self.reading.declared, &args.worker)
+        let hint = format!("packhouse worker status --config {}", quoted(&self.path));
+        among(&self.reading.declared, &args.worker, &hint)
     }
 }
 
 /// The names that are asked for among those there are: all, or those given, in the order there.
-pub(crate) fn among(known: &[WorkerName], asked: &[String]) -> Result<Vec<WorkerName>, Failure> {
+/// `hint` is what shows them.
+pub(crate) fn among(
+    known: &[WorkerName],
+    asked: &[String],
+    hint: &str,
+) -> Result<Vec<WorkerName>, Failure> {
     let is_known = |name: &String| known.iter().any(|known| known.as_str() == name);
     if let Some(unknown) = asked.iter().find(|name| !is_known(name)) {
         let names: Vec<&str> = known.iter().map(WorkerName::as_str).collect();
@@ -154,7 +160,7 @@ pub(crate) fn among(known: &[WorkerName], asked: &[String]) -> Result<Vec<Worker
         };
         return Err(Failure::usage("no such worker", unknown)
             .cause(cause)
-            .hint("packhouse worker status"));
+            .hint(hint));
     }
     let is_asked =
         |name: &&WorkerName| asked.is_empty() || asked.iter().any(|asked| asked == name.as_str());

@@ -44,7 +44,7 @@ impl Log {
         let failure = |error: &dyn std::error::Error| {
             Failure::new("cannot read the log of worker", name)
                 .because(error)
-                .hint("packhouse worker status")
+                .hint(format!("packhouse worker status {}", scope.which()))
         };
         let runs = scope.runs(name).map_err(|error| failure(&error))?;
         let mut kept = match &runs {
@@ -56,7 +56,7 @@ impl Log {
             None => kept.pop(),
             Some(number) => {
                 let found = kept.into_iter().find(|run| run.number() == number);
-                Some(found.ok_or_else(|| unknown(name, number, &numbers))?)
+                Some(found.ok_or_else(|| unknown(scope, name, number, &numbers))?)
             }
         };
         let lines = args.lines.map(NonZeroUsize::get);
@@ -109,7 +109,7 @@ impl Log {
     }
 }
 
-fn unknown(name: &WorkerName, number: u32, kept: &[u32]) -> Failure {
+fn unknown(scope: &Scope, name: &WorkerName, number: u32, kept: &[u32]) -> Failure {
     let failure = Failure::usage(format!("worker {name} has no such run"), number);
     let kept: Vec<String> = kept.iter().map(u32::to_string).collect();
     failure
@@ -117,5 +117,8 @@ fn unknown(name: &WorkerName, number: u32, kept: &[u32]) -> Failure {
             [] => "it was never started".to_owned(),
             kept => format!("kept are runs {}", kept.join(", ")),
         })
-        .hint(format!("packhouse worker logs --worker {name}"))
+        .hint(format!(
+            "packhouse worker logs {} --worker {name}",
+            scope.which()
+        ))
 }

@@ -1,7 +1,7 @@
 //! Which workers a command is about that works from records: those that starts recorded, and those
 //! of the fleet file where that can be read.
 
-use crate::failure::Failure;
+use crate::failure::{Failure, quoted};
 use crate::fleets::{self, FleetFile};
 use crate::places::{self, Lookup};
 use crate::worker_words::FleetArgs;
@@ -55,12 +55,19 @@ impl Scope {
                 None => without(Failure::usage("no start of this fleet is recorded", &fleet)),
             });
         }
+        let which = which(chosen.file.as_ref(), &fleet);
+        let hint = format!("packhouse worker status {which}");
         Ok(Self {
-            names: fleets::among(&names, &args.worker)?,
+            names: fleets::among(&names, &args.worker, &hint)?,
             fleet,
             file: chosen.file,
             state,
         })
+    }
+
+    /// The option that names this fleet, for hints.
+    pub(crate) fn which(&self) -> String {
+        which(self.file.as_ref(), &self.fleet)
     }
 
     /// The runs of a worker; `None` when it was never started.
@@ -71,6 +78,13 @@ impl Scope {
     /// What the fleet file says of a worker, where it says all.
     pub(crate) fn declared(&self, name: &WorkerName) -> Option<&Worker> {
         self.file.as_ref()?.worker(name).ok()
+    }
+}
+
+fn which(file: Option<&FleetFile>, fleet: &str) -> String {
+    match file {
+        Some(file) => format!("--config {}", quoted(&file.path)),
+        None => format!("--fleet {fleet}"),
     }
 }
 

@@ -3,7 +3,9 @@
 
 use crate::worker_world::{World, kill, wait_until};
 use serde_json::Value;
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
 
 fn rewritten(world: &World, change: impl Fn(&str) -> String) {
     let path = world.path("fleet.toml");
@@ -226,4 +228,37 @@ fn a_worker_tells_which_file_of_its_model_it_uses() {
     let out = world.done(&["status"], "it runs");
     assert!(out.contains(&format!("w0: model {source}\n")), "{out}");
     world.done(&["stop", "--execute"], "it stops");
+}
+
+/// A hint that is copied reads the same fleet, and no value of a variable is shown.
+#[test]
+fn hints_name_the_fleet_that_was_asked_about() {
+    let world = World::new(0, &[]);
+    let last = |words: &[&str], code: i32| {
+        let (found, out, errors) = said(&world, words);
+        assert_eq!(found, Some(code), "{words:?}: {out}{errors}");
+        errors.lines().last().unwrap_or_default().to_owned()
+    };
+    let hint = "hint: packhouse worker status --config fleet.toml";
+    for command in ["start", "status", "stop", "logs", "validate", "render"] {
+        assert_eq!(last(&[command, "--worker", "w9"], 2), hint, "{command}");
+    }
+    assert_eq!(
+        last(&["logs", "--run", "99"], 2),
+        "hint: packhouse worker logs --config fleet.toml --worker w0"
+    );
+    rewritten(&world, |text| {
+        text.replace("[common]\n", "[common]\ninherit = [\"TOKEN\"]\n")
+    });
+    let words = ["worker", "start", "--execute", "--config", "fleet.toml"];
+    let mut command = world.sandbox().command(&words);
+    command.env("TOKEN", OsStr::from_bytes(b"secret\xff"));
+    let output = command.output().expect("because it was built");
+    let out = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(3), "{out}");
+    assert!(
+        out.contains("w0: refused: the value of TOKEN is not UTF-8\n"),
+        "{out}"
+    );
+    assert!(!out.contains("secret"), "{out}");
 }
