@@ -204,11 +204,8 @@ fn seconds(ticks: u64) -> String {
 
 /// Whether a text is the id of a machine, as machine-id(5) has it.
 pub fn is_machine_id(text: &str) -> bool {
-    let digits = text.bytes();
-    text.len() == 32
-        && digits.fold(true, |all, digit| {
-            all && matches!(digit, b'0'..=b'9' | b'a'..=b'f')
-        })
+    let mut digits = text.bytes();
+    text.len() == 32 && digits.all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'))
 }
 
 fn hex(bytes: &[u8; 16]) -> String {

@@ -29,15 +29,27 @@ pub fn catch_once() -> io::Result<()> {
 /// Gives each signal its default action, before this process becomes another program: what is
 /// ignored stays ignored across exec, so that an engine could inherit a dead SIGINT.
 pub fn reset_all() {
+    // The kernel's own form of an action, zeroed: the default action, no flags, an empty mask.
+    let action = [0u64; 4];
     for signal in 1..=SIGNAL_MAX {
-        // SAFETY: zeroed is a valid sigaction: the default action, no flags, an empty mask.
-        let action: libc::sigaction = unsafe { std::mem::zeroed() };
-        // SAFETY: `action` outlives the call. It fails for SIGKILL, SIGSTOP and those that the C
-        // library keeps for itself, which can't be changed and need no reset.
-        unsafe { libc::sigaction(signal, &raw const action, std::ptr::null_mut()) };
+        // Asked of the kernel, since the C library hides the two that it keeps for itself, and
+        // leaves them ignored in what its posix_spawn starts.
+        // SAFETY: `action` is as large as the kernel's sigaction on 64-bit hosts, outlives the call
+        // and has no handler that could run. It fails for SIGKILL and SIGSTOP, which need no reset.
+        unsafe {
+            libc::syscall(
+                libc::SYS_rt_sigaction,
+                signal,
+                action.as_ptr(),
+                std::ptr::null_mut::<u64>(),
+                SIGNAL_SET_BYTES,
+            )
+        };
     }
 }
 
+/// The kernel's set of signals has a bit for each.
+const SIGNAL_SET_BYTES: usize = 8;
 /// The last signal that Linux has.
 const SIGNAL_MAX: libc::c_int = 64;
 
