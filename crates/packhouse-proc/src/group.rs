@@ -1,7 +1,9 @@
 //! Which processes are a worker's: the proof that a process descends from a start.
 //!
 //! A process is ours when one of these holds, and it did not start before the start was ordered:
-//! - it is the main process: the key is the recorded one;
+//! - it is the main process: the key is the recorded one, it leads its session, and its environment
+//!   holds the run id; one that can't be read or was overwritten speaks neither for nor against it;
+//!   where it holds settings and no run id, it must be the keeper's child or in the control group;
 //! - its parent is the keeper, the main process or another of ours. The parent's key is read again
 //!   after the child's `stat`, so the parent had its pid for all that time;
 //! - its environment holds the run id, 128 random bits that only what the gate started inherits;
@@ -17,13 +19,15 @@
 
 #[cfg(test)]
 mod model;
+mod recorded;
+pub mod strays;
 #[cfg(test)]
 mod tests;
 
 use crate::identity::{BootId, KEEPER_VARIABLE, ProcessKey, RUN_ID_VARIABLE, RunId};
 use crate::procfs::{Process, Processes, Procfs, ProcfsError};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// What the records of a start say about its processes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -105,6 +109,30 @@ pub enum Doubt {
     KeeperPid,
     /// It is in a session of the recorded number, whose leader has ended.
     SessionNumber,
+    /// A record names it, and it started before the order.
+    Older,
+    /// A record names it as the engine, and it leads no session, or not the recorded one.
+    OtherSession,
+    /// A record names it, and its environment holds another start's id.
+    AnotherRun,
+    /// A record names it as the engine; its environment holds no run id, and no keeper vouches.
+    NoRunId,
+    /// A record names it as the keeper, and its environment is no keeper's.
+    NotAKeeper,
+}
+
+impl Unproven {
+    /// Whether a record names this very process, and something speaks against the record.
+    pub fn is_on_record(&self) -> bool {
+        match self.why {
+            Doubt::Older
+            | Doubt::OtherSession
+            | Doubt::AnotherRun
+            | Doubt::NoRunId
+            | Doubt::NotAKeeper => true,
+            Doubt::MainPid | Doubt::KeeperPid | Doubt::SessionNumber => false,
+        }
+    }
 }
 
 /// Finds the processes of a start. They fork and end while this looks, so it looks until it finds
@@ -136,6 +164,29 @@ pub fn members(procfs: &Procfs, ownership: &Ownership) -> Result<Members, Procfs
     Ok(before)
 }
 
+/// Why a process that was proven to be a run's before, by the record of it, is not taken for one
+/// now; `None` when nothing speaks against it. Its proof may have gone with its parent.
+pub(crate) fn later_doubt(
+    procfs: &Procfs,
+    ownership: &Ownership,
+    key: &ProcessKey,
+) -> Result<Option<Doubt>, ProcfsError> {
+    if key.boot != procfs.boot_id() || key.pid_namespace != procfs.pid_namespace() {
+        return Ok(None);
+    }
+    if key.start_ticks < ownership.started_after_ticks {
+        return Ok(Some(Doubt::Older));
+    }
+    let found = procfs.process(key.pid)?;
+    let Some(process) = found.filter(|process| process.key == *key) else {
+        return Ok(None);
+    };
+    Ok(match named_start(&process, &ownership.run) {
+        NamedStart::Another => Some(Doubt::AnotherRun),
+        NamedStart::Ours | NamedStart::None | NamedStart::Blank => None,
+    })
+}
+
 /// One pass over all processes.
 fn look(procfs: &Procfs, ownership: &Ownership, own: &ProcessKey) -> Result<Members, ProcfsError> {
     let Processes {
@@ -145,27 +196,63 @@ fn look(procfs: &Procfs, ownership: &Ownership, own: &ProcessKey) -> Result<Memb
     let seen: BTreeMap<u32, Process> = (shown.into_iter())
         .map(|process| (process.key.pid, process))
         .collect();
-    let session = session_of(procfs, ownership)?;
+    let at = |key: Option<ProcessKey>| {
+        let key = key.filter(|key| key != own)?;
+        seen.get(&key.pid).filter(|process| process.key == key)
+    };
+    let mut doubts: BTreeMap<ProcessKey, Doubt> = BTreeMap::new();
+    let mut keeper = at(ownership.keeper);
+    if let Some(process) = keeper
+        && let Some(doubt) = recorded::keeper_doubt(ownership, process, &seen)
+    {
+        doubts.insert(process.key, doubt);
+        keeper = None;
+    }
+    // The keeper itself asks who is left.
+    let parent = keeper.or_else(|| {
+        seen.get(&own.pid)
+            .filter(|_| ownership.keeper == Some(*own))
+    });
+    let mut proven = Proven::default();
+    if let Some(main) = at(ownership.main) {
+        match recorded::main_proof(procfs, ownership, main, parent)? {
+            Ok(proof) => proven.add(main, proof),
+            Err(doubt) => {
+                doubts.insert(main.key, doubt);
+            }
+        }
+    }
+    let is_doubted = ownership
+        .main
+        .is_some_and(|main| doubts.contains_key(&main));
+    let session = match is_doubted {
+        true => None,
+        false => session_of(procfs, ownership)?,
+    };
     let mut members = Members {
         hidden_count,
         ..Members::default()
     };
-    let mut proven = Proven::default();
+    members.keeper = keeper.map(|keeper| member(keeper, Proof::Recorded));
     for process in seen.values() {
-        if process.key == *own || process.is_kernel_thread {
+        let is_keeper = ownership.keeper == Some(process.key);
+        if process.key == *own || process.is_kernel_thread || is_keeper {
             continue;
         }
-        if ownership.keeper == Some(process.key) {
-            members.keeper = Some(member(process, Proof::Recorded));
-        } else if let Some(proof) = direct_proof(ownership, process, session) {
+        if let Some(proof) = direct_proof(ownership, process, session) {
             proven.add(process, proof);
         }
     }
-    descend(procfs, ownership, &seen, own, &mut proven)?;
+    descend(procfs, ownership, &seen, own, parent, &mut proven)?;
     members.unproven = seen
         .values()
         .filter(|process| process.key != *own && !proven.has(process))
-        .filter_map(|process| doubt(ownership, process, &seen))
+        .filter(|process| keeper.is_none_or(|keeper| keeper.key != process.key))
+        .filter_map(|process| {
+            let recorded = doubts.get(&process.key).copied();
+            let why = recorded.or_else(|| doubt(ownership, process, &seen));
+            Some(unproven(process, why?))
+        })
         .collect();
     members.ours = proven.members;
     members.ours.sort_by_key(|member| member.key.pid);
@@ -213,35 +300,37 @@ fn member(process: &Process, proof: Proof) -> Member {
 
 /// The proofs that need no other process.
 fn direct_proof(ownership: &Ownership, process: &Process, session: Option<i32>) -> Option<Proof> {
-    if ownership.main == Some(process.key) {
-        return Some(Proof::Recorded);
-    }
     if process.key.start_ticks < ownership.started_after_ticks {
         return None;
     }
     match named_start(process, &ownership.run) {
         NamedStart::Ours => return Some(Proof::Environment),
         NamedStart::Another => return None,
-        NamedStart::None => {}
+        NamedStart::None | NamedStart::Blank => {}
     }
     if session == Some(process.session) {
         return Some(Proof::Session);
     }
-    let cgroup = ownership.cgroup.as_deref()?;
-    is_below(process, cgroup).then_some(Proof::ControlGroup)
+    is_in_unit(process, ownership).then_some(Proof::ControlGroup)
 }
 
 /// Whose id a process' environment holds.
 enum NamedStart {
     Ours,
     Another,
-    /// None, or it can't be read.
+    /// Nobody's, and it holds other settings.
     None,
+    /// It can't be read, or holds nothing that has a value: the process wrote over it.
+    Blank,
 }
 
 fn named_start(process: &Process, run: &RunId) -> NamedStart {
     let environment = process.environment().unwrap_or_default();
-    let mut named = NamedStart::None;
+    let has_values = environment.iter().any(|(_, value)| !value.is_empty());
+    let mut named = match has_values {
+        true => NamedStart::None,
+        false => NamedStart::Blank,
+    };
     for (name, value) in &environment {
         if name == KEEPER_VARIABLE {
             named = NamedStart::Another;
@@ -258,9 +347,15 @@ fn named_start(process: &Process, run: &RunId) -> NamedStart {
     named
 }
 
-fn is_below(process: &Process, cgroup: &Path) -> bool {
-    let found = process.cgroup();
-    found.is_ok_and(|found| found.is_some_and(|found| found.starts_with(cgroup)))
+/// Whether a process is in the start's own control group, which has the run id in its name: one
+/// that many share would make strangers ours.
+fn is_in_unit(process: &Process, ownership: &Ownership) -> bool {
+    let Some(cgroup) = &ownership.cgroup else {
+        return false;
+    };
+    let name = cgroup.file_name().unwrap_or_default().to_string_lossy();
+    let found = process.cgroup().ok().flatten();
+    name.contains(&ownership.run.to_string()) && found.is_some_and(|at| at.starts_with(cgroup))
 }
 
 /// Adds what descends from the keeper and from what is proven, generation by generation.
@@ -269,6 +364,7 @@ fn descend(
     ownership: &Ownership,
     seen: &BTreeMap<u32, Process>,
     own: &ProcessKey,
+    keeper: Option<&Process>,
     proven: &mut Proven,
 ) -> Result<(), ProcfsError> {
     loop {
@@ -284,7 +380,8 @@ fn descend(
             let Some(parent) = seen.get(&child.parent) else {
                 continue;
             };
-            let is_ours = proven.has(parent) || ownership.keeper == Some(parent.key);
+            let is_keeper = keeper.is_some_and(|keeper| keeper.key == parent.key);
+            let is_ours = proven.has(parent) || is_keeper;
             if is_ours && is_child(procfs, child, parent, &ownership.run)? {
                 proven.add(child, Proof::Descent);
                 grown = true;
@@ -310,38 +407,35 @@ fn is_child(
         return Ok(false);
     }
     Ok(match named_start(child, run) {
-        NamedStart::Ours | NamedStart::None => true,
+        NamedStart::Ours | NamedStart::None | NamedStart::Blank => true,
         NamedStart::Another => false,
     })
 }
 
 /// Half a proof.
-fn doubt(
-    ownership: &Ownership,
-    process: &Process,
-    seen: &BTreeMap<u32, Process>,
-) -> Option<Unproven> {
+fn doubt(ownership: &Ownership, process: &Process, seen: &BTreeMap<u32, Process>) -> Option<Doubt> {
     let has_pid_of = |key: &Option<ProcessKey>| {
         key.is_some_and(|key| key.pid == process.key.pid && key != process.key)
     };
-    let why = if has_pid_of(&ownership.main) {
-        Doubt::MainPid
-    } else if has_pid_of(&ownership.keeper) {
-        Doubt::KeeperPid
-    } else {
-        let session = ownership.session.filter(|id| *id == process.session)?;
-        // A new leader of that number says that the old session had no process left.
-        let leader = u32::try_from(session).ok()?;
-        if seen.contains_key(&leader) || process.key.start_ticks < ownership.started_after_ticks {
-            return None;
-        }
-        Doubt::SessionNumber
-    };
-    Some(Unproven {
+    if has_pid_of(&ownership.main) {
+        return Some(Doubt::MainPid);
+    }
+    if has_pid_of(&ownership.keeper) {
+        return Some(Doubt::KeeperPid);
+    }
+    let session = ownership.session.filter(|id| *id == process.session)?;
+    // A new leader of that number says that the old session had no process left.
+    let leader = u32::try_from(session).ok()?;
+    let is_older = process.key.start_ticks < ownership.started_after_ticks;
+    (!seen.contains_key(&leader) && !is_older).then_some(Doubt::SessionNumber)
+}
+
+fn unproven(process: &Process, why: Doubt) -> Unproven {
+    Unproven {
         key: process.key,
         name: process.name.clone(),
         why,
-    })
+    }
 }
 
 const LOOKS_MAX: u32 = 8;

@@ -456,7 +456,7 @@ impl Run {
 
     /// Gives a record that is damaged another name, so that one can be written in its place.
     pub fn set_aside(&self, file: &str) -> Result<(), RunsError> {
-        self.dir.rename_over(file, &format!("{file}{DAMAGED}"))?;
+        self.dir.rename_over(file, format!("{file}{DAMAGED}"))?;
         Ok(self.dir.sync()?)
     }
 

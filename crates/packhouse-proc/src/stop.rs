@@ -5,6 +5,8 @@
 //! - `stop.json` is durable before the first signal, and says again after each step what was sent:
 //!   a stop that was cut short is continued, no step gets its time twice;
 //! - a signal goes through a hold whose key was read after it was taken, so never to a stranger;
+//! - a record that is damaged holds nothing up but the order: what the others and the processes
+//!   themselves prove is stopped, and it is set aside where it must be written or all is over;
 //! - what was proven to be the run's once stays so by its key, as descent can't be proven any more
 //!   when a parent has ended; what is not proven is listed and left alone;
 //! - `released.json` is written when no process of the run lives, its port is not held, and no
@@ -14,6 +16,7 @@
 //! Design: `docs/design/workers.md`; records: `docs/format/workers.md`.
 
 mod escalate;
+mod given;
 mod prove;
 
 use crate::group::Unproven;
@@ -21,12 +24,14 @@ use crate::identity::ProcessKey;
 use crate::pidfd::PidFdError;
 use crate::procfs::{Procfs, ProcfsError};
 use crate::records::{
-    EndedProcess, Launched, Order, Outcome, Released, ReleasedDevice, ReleasedMemory, ReleasedPort,
-    RunExit, Step, Stop, StopMember, StopTimeouts, Timestamp,
+    EndedProcess, Identity, Launched, Order, Outcome, Record as _, Released, ReleasedDevice,
+    ReleasedMemory, ReleasedPort, RunExit, Step, Stop, StopMember, StopTimeouts, Timestamp,
 };
 use crate::release::{self, Readings};
 use crate::runs::{Run, RunsError};
 use escalate::Group;
+pub use given::Damaged;
+use given::Given;
 use packhouse_base::Blame;
 use packhouse_sys::clock::Clock;
 
@@ -95,6 +100,8 @@ pub struct Preview {
     pub unproven: Vec<Unproven>,
     /// The proof that nothing is left, where it was given before.
     pub released: Option<Released>,
+    /// Records that can't be read, which would be set aside.
+    pub damaged: Vec<Damaged>,
 }
 
 /// What a stop came to.
@@ -118,6 +125,8 @@ pub struct Stopped {
     pub is_released: bool,
     /// Whether there was nothing to do.
     pub was_over: bool,
+    /// Records that could not be read, and were set aside.
+    pub damaged: Vec<Damaged>,
 }
 
 /// Why a stop did not come to its end.
@@ -135,6 +144,17 @@ pub enum StopError {
         /// The recorded process.
         key: ProcessKey,
     },
+    /// The folder is shared with another machine, and the run is of that one.
+    #[error(
+        "run {number} was started on another machine: it can only be stopped there; where that \
+         machine is no more, remove {}", folder.display()
+    )]
+    OtherMachine {
+        /// The run.
+        number: u32,
+        /// Its folder.
+        folder: std::path::PathBuf,
+    },
     /// Processes live on after SIGKILL, or could not be signalled.
     #[error("still alive after SIGKILL: {}", shown(members))]
     StillAlive {
@@ -142,6 +162,15 @@ pub enum StopError {
         members: Vec<StopMember>,
         /// Why those that could not be signalled were not.
         refused: Vec<PidFdError>,
+    },
+    /// A process is on record as the run's, lives, and is not proven to be.
+    #[error(
+        "on record as its process, and not proven to be: {}",
+        doubted(processes)
+    )]
+    Doubted {
+        /// Which.
+        processes: Vec<Unproven>,
     },
     /// Its keeper neither ends nor says what it does.
     #[error("the keeper of the run lives, and did not end in time")]
@@ -154,9 +183,11 @@ impl StopError {
         match self {
             Self::Runs(error) => error.blame(),
             Self::Procfs(error) => error.blame(),
-            Self::OtherNamespace { .. } | Self::StillAlive { .. } | Self::KeeperStays => {
-                Blame::Host
-            }
+            Self::Doubted { .. } => Blame::Store,
+            Self::OtherNamespace { .. }
+            | Self::OtherMachine { .. }
+            | Self::StillAlive { .. }
+            | Self::KeeperStays => Blame::Host,
         }
     }
 }
@@ -195,10 +226,16 @@ impl Stopped {
 /// Says what a stop of this run would do. Changes nothing.
 pub fn preview(scene: &Scene<'_>, run: &Run) -> Result<Preview, StopError> {
     let order = run.order()?;
-    let launched = run.read::<Launched>()?;
-    let begun = run.read::<Stop>()?;
-    let mut group = Group::new(scene, run, &order, launched.as_ref())?;
-    group.remember(begun.as_ref(), run.read::<RunExit>()?.as_ref());
+    is_of_this_machine(scene, run, &order)?;
+    let launched = given::launched(run);
+    let Given {
+        begun,
+        exit,
+        released,
+        damaged,
+        mut group,
+    } = given::all(scene, run, &order, launched)?;
+    group.remember(begun.as_ref(), exit.as_ref())?;
     let live = group.look(&mut |_| {})?;
     let main = group.main();
     let (mains, others): (Vec<StopMember>, Vec<StopMember>) = live
@@ -210,7 +247,8 @@ pub fn preview(scene: &Scene<'_>, run: &Run) -> Result<Preview, StopError> {
         others,
         keeper: group.keeper()?,
         unproven: group.unproven.clone(),
-        released: run.read()?,
+        released,
+        damaged,
         order,
     })
 }
@@ -224,15 +262,25 @@ pub fn stop(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Stopped, StopError> {
     let order = run.order()?;
+    is_of_this_machine(scene, run, &order)?;
     let launched = wait_launched(scene, run, timeouts)?;
-    let begun = run.read::<Stop>()?;
-    let mut group = Group::new(scene, run, &order, launched.as_ref())?;
-    group.remember(begun.as_ref(), run.read::<RunExit>()?.as_ref());
+    let Given {
+        begun,
+        exit,
+        released: before,
+        damaged,
+        mut group,
+    } = given::all(scene, run, &order, launched)?;
+    group.remember(begun.as_ref(), exit.as_ref())?;
     let live = group.look(progress)?;
-    let was_over = live.is_empty() && group.keeper()?.is_none();
-    if was_over && let Some(released) = run.read::<Released>()? {
-        return Ok(over_before(released, &group, run.read::<RunExit>()?));
+    let was_over = live.is_empty() && group.keeper()?.is_none() && group.doubted().is_empty();
+    if was_over && let Some(released) = before {
+        given::set_aside(run, &damaged, |_| true)?;
+        return Ok(over_before(released, &group, exit, damaged));
     }
+    // Whoever writes one of these finds no damaged one in its place; the keeper writes one too.
+    let is_written = |file: &str| file != Launched::FILE && file != Identity::FILE;
+    given::set_aside(run, &damaged, is_written)?;
     let before_bytes = (scene.available_bytes)();
     let mut record = begun;
     if !live.is_empty() {
@@ -248,7 +296,13 @@ pub fn stop(
         escalate::end_all(scene, run, timeouts, &mut group, &mut begun, progress)?;
         record = Some(begun);
     }
+    let processes = group.doubted();
+    if !processes.is_empty() {
+        return Err(StopError::Doubted { processes });
+    }
+    given::set_aside(run, &damaged, |file| file == RunExit::FILE)?;
     let exit = prove::complete_exit(scene, run, &order, timeouts.keeper_ns)?;
+    given::set_aside(run, &damaged, |_| true)?;
     progress(Progress::Releasing);
     let devices = prove::devices(scene, &order, record.as_ref(), &timeouts.release);
     let available_bytes = (scene.available_bytes)();
@@ -262,6 +316,7 @@ pub fn stop(
         available_bytes: (before_bytes, available_bytes),
         is_released: false,
         was_over,
+        damaged,
     };
     if !stopped.is_held() {
         run.write(&released(scene, &order, me, &stopped))?;
@@ -270,19 +325,30 @@ pub fn stop(
     Ok(stopped)
 }
 
+/// Errors on a run of another machine, unless it was proven there that nothing of it is left.
+fn is_of_this_machine(scene: &Scene<'_>, run: &Run, order: &Order) -> Result<(), StopError> {
+    if !order.is_of_another_machine(scene.procfs) || run.is_recorded_over()? {
+        return Ok(());
+    }
+    Err(StopError::OtherMachine {
+        number: run.number(),
+        folder: run.dir().path().to_owned(),
+    })
+}
+
 /// A keeper that lives and has not said what it launches yet is given a moment to say so.
 fn wait_launched(
     scene: &Scene<'_>,
     run: &Run,
     timeouts: &Timeouts,
-) -> Result<Option<Launched>, StopError> {
+) -> Result<Result<Option<Launched>, RunsError>, StopError> {
     let deadline_ns = scene.clock.steady_ns().saturating_add(timeouts.launch_ns);
     loop {
         // The lock is asked first: a keeper that ends after it has written all that it will.
         let lives = run.keeper_lives()?;
-        let launched = run.read::<Launched>()?;
+        let launched = given::launched(run);
         let is_over = scene.clock.steady_ns() >= deadline_ns;
-        if launched.is_some() || !lives || is_over {
+        if !matches!(launched, Ok(None)) || !lives || is_over {
             return Ok(launched);
         }
         scene.clock.sleep_ns(LAUNCH_PAUSE_NS);
@@ -317,7 +383,12 @@ fn begin(
     Ok(record)
 }
 
-fn over_before(released: Released, group: &Group<'_>, exit: Option<RunExit>) -> Stopped {
+fn over_before(
+    released: Released,
+    group: &Group<'_>,
+    exit: Option<RunExit>,
+    damaged: Vec<Damaged>,
+) -> Stopped {
     Stopped {
         ended: Vec::new(),
         unproven: group.unproven.clone(),
@@ -328,6 +399,7 @@ fn over_before(released: Released, group: &Group<'_>, exit: Option<RunExit>) -> 
         available_bytes: (None, None),
         is_released: true,
         was_over: true,
+        damaged,
     }
 }
 
@@ -342,6 +414,11 @@ fn released(scene: &Scene<'_>, order: &Order, me: &ProcessKey, stopped: &Stopped
         private_bytes: stopped.private_bytes,
         available_bytes: stopped.available_bytes.1,
     }
+}
+
+fn doubted(processes: &[Unproven]) -> String {
+    let shown = |one: &Unproven| format!("pid {} ({})", one.key.pid, one.name);
+    processes.iter().map(shown).collect::<Vec<_>>().join(", ")
 }
 
 fn shown(members: &[StopMember]) -> String {

@@ -7,6 +7,7 @@ use crate::places::Lookup;
 use packhouse_base::digest::Digest;
 use packhouse_proc::devices::{Device, Inventory, Observation, Vendor};
 use packhouse_proc::fleet::{self, Worker};
+use packhouse_proc::group::strays::named_run;
 use packhouse_proc::holders::Holders;
 use packhouse_proc::listeners::{conflicts, listeners, owners_of};
 use packhouse_proc::procfs::{Procfs, ProcfsError};
@@ -184,7 +185,11 @@ pub(crate) fn port_taken(procfs: &Procfs, worker: &Worker) -> Result<Vec<String>
         for key in &owners.known {
             let process = procfs.process(key.pid).ok().flatten();
             let name = process.filter(|process| process.key == *key);
-            let name = name.map_or_else(String::new, |process| format!(" ({})", process.name));
+            // A worker of another state folder, or one whose records are gone.
+            let name = name.map_or_else(String::new, |process| match named_run(&process) {
+                Some(run) => format!(" ({}, of a worker's run {run})", process.name),
+                None => format!(" ({})", process.name),
+            });
             names.push(format!("pid {}{name}", key.pid));
         }
         if names.is_empty() {

@@ -6,9 +6,12 @@ use crate::fleets::{self, FleetFile};
 use crate::places::{self, Lookup};
 use crate::worker_words::FleetArgs;
 use packhouse_proc::fleet::{Worker, WorkerName};
-use packhouse_proc::procfs::Procfs;
+use packhouse_proc::group::strays::{Stray, strays};
+use packhouse_proc::procfs::{Procfs, ProcfsError};
 use packhouse_proc::runs::{Runs, RunsError};
+use packhouse_proc::state::observe::{Place, listening_at, place_of};
 use packhouse_sys::real::RealFs;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -75,6 +78,43 @@ impl Scope {
         Runs::open(Arc::new(RealFs), &self.state, &self.fleet, name.as_str())
     }
 
+    /// Processes that look like this worker's, and that no record knows, in words. They are left
+    /// alone by all commands.
+    pub(crate) fn strays(&self, procfs: &Procfs, name: &WorkerName) -> Vec<String> {
+        match self.find_strays(procfs, name) {
+            Ok(found) => found.iter().map(stray).collect(),
+            Err(error) => vec![format!("processes without records are unknown: {error}")],
+        }
+    }
+
+    fn find_strays(&self, procfs: &Procfs, name: &WorkerName) -> Result<Vec<Stray>, ProcfsError> {
+        let mut known = BTreeSet::new();
+        let mut place = self.declared(name).map(|worker| Place {
+            host: worker.host,
+            port: worker.port,
+            health_path: worker.health_path.clone(),
+        });
+        // A run whose order can't be read knows no process.
+        let runs = self.runs(name).ok().flatten();
+        let runs = runs.and_then(|runs| runs.list().ok()).unwrap_or_default();
+        for order in runs.iter().filter_map(|run| run.order().ok()) {
+            known.insert(order.run);
+            place = Some(place_of(&order));
+        }
+        let listening = match &place {
+            Some(place) => listening_at(procfs, place, &BTreeSet::new())?,
+            None => Vec::new(),
+        };
+        let on_port = listening.into_iter().flat_map(|found| found.owners);
+        let fleet = self.state.join("fleets").join(&self.fleet);
+        strays(
+            procfs,
+            &fleet.join(name.as_str()),
+            &known,
+            &on_port.collect(),
+        )
+    }
+
     /// What the fleet file says of a worker, where it says all.
     pub(crate) fn declared(&self, name: &WorkerName) -> Option<&Worker> {
         self.file.as_ref()?.worker(name).ok()
@@ -96,6 +136,14 @@ pub(crate) fn procfs() -> Result<Procfs, Failure> {
             .because(&error)
             .hint("mount | grep ' /proc '")
     })
+}
+
+fn stray(stray: &Stray) -> String {
+    let (pid, name, run) = (stray.key.pid, &stray.name, stray.run);
+    format!(
+        "pid {pid} ({name}) is of run {run}, whose records are gone: left alone; to end it: \
+         kill -INT {pid}"
+    )
 }
 
 /// Adds which fleets have records: their names are what `--fleet` takes.

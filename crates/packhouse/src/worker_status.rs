@@ -18,6 +18,7 @@ use packhouse_proc::state::observe::{Listening, Observed, Place, observe};
 use packhouse_proc::state::{HealthSeen, PortSeen, State};
 use serde_json::{Value, json};
 use std::cell::RefCell;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 /// Answers the command. A worker that can't be looked at is in the answer and says why.
@@ -72,6 +73,7 @@ struct Row {
     listening: Vec<(Listening, String)>,
     devices: Vec<String>,
     others: Others,
+    strays: Vec<String>,
 }
 
 impl Row {
@@ -117,6 +119,7 @@ impl Row {
                 (None, None) => Vec::new(),
             },
             others: Others::default(),
+            strays: scope.strays(procfs, name),
             health: health.into_inner(),
             seen,
         }
@@ -124,7 +127,7 @@ impl Row {
 
     fn cells(&self) -> Vec<String> {
         let address = self.place.as_ref();
-        let address = address.map(|place| format!("{}:{}", place.host, place.port));
+        let address = address.map(|place| SocketAddr::new(place.host, place.port).to_string());
         let dash = || "-".to_owned();
         let devices = match self.devices.as_slice() {
             [] => dash(),
@@ -161,7 +164,7 @@ impl Row {
             Ok(seen) => seen,
             Err(error) => return vec![format!("{}: {error}", self.name)],
         };
-        let mut notes = Vec::new();
+        let mut notes = self.strays.clone();
         if self.in_file == Some(false) {
             notes.push("not in the fleet file any more".to_owned());
         }
@@ -204,6 +207,7 @@ impl Row {
             "health": self.health.as_ref().map(ToString::to_string),
             "processes": self.processes.iter().map(process).collect::<Vec<_>>(),
             "devices_held": self.others.document(),
+            "strays": self.strays,
             "port_held_by": self.listening.iter().map(|(_, who)| who).collect::<Vec<_>>(),
         });
         let own = match &self.seen {

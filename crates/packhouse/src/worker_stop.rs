@@ -1,7 +1,7 @@
 //! `worker stop`: stops workers and waits until they are gone.
 
 use crate::answer::Answer;
-use crate::failure::{Exit, Failure};
+use crate::failure::{Exit, Failure, quoted};
 use crate::places::Lookup;
 use crate::worker_devices::tools;
 use crate::worker_scope::{Scope, procfs};
@@ -11,12 +11,13 @@ use packhouse_base::shown::Shown;
 use packhouse_base::units;
 use packhouse_proc::devices::Roots;
 use packhouse_proc::fleet::WorkerName;
+use packhouse_proc::group::Unproven;
 use packhouse_proc::records::{
     EndedProcess, ReleasedDevice, ReleasedMemory, ReleasedPort, Step, StopMember,
 };
 use packhouse_proc::release::HostReadings;
-use packhouse_proc::runs::{Run, Runs, RunsError};
-use packhouse_proc::stop::{self, Preview, Progress, Scene, StopError, Stopped, Timeouts};
+use packhouse_proc::runs::{DAMAGED, Run, Runs, RunsError};
+use packhouse_proc::stop::{self, Damaged, Preview, Progress, Scene, StopError, Stopped, Timeouts};
 use packhouse_sys::clock::RealClock;
 use packhouse_sys::memory::available_bytes;
 use serde_json::{Value, json};
@@ -62,6 +63,8 @@ pub(crate) fn stop(args: &WorkerStopArgs, lookup: Lookup<'_>) -> Result<Answer, 
 struct Report {
     name: String,
     result: Result<Told, StopError>,
+    /// Processes that no record knows.
+    strays: Vec<String>,
 }
 
 enum Told {
@@ -80,6 +83,7 @@ fn preview(scope: &Scope, scene: &Scene<'_>, name: &WorkerName) -> Report {
     Report {
         name: name.to_string(),
         result: look(),
+        strays: scope.strays(scene.procfs, name),
     }
 }
 
@@ -102,6 +106,7 @@ fn execute(scope: &Scope, scene: &Scene<'_>, name: &WorkerName, lock_ns: u64) ->
     Report {
         name: name.to_string(),
         result: act(),
+        strays: scope.strays(scene.procfs, name),
     }
 }
 
@@ -129,8 +134,8 @@ fn show(name: &WorkerName, progress: &Progress) {
 fn answer(scope: &Scope, reports: &[Report], is_executed: bool) -> Answer {
     let mut text = String::new();
     for report in reports {
-        for line in lines(report) {
-            text += &format!("{}: {}\n", report.name, Shown(&line));
+        for line in lines(report).iter().chain(&report.strays) {
+            text += &format!("{}: {}\n", report.name, Shown(line));
         }
     }
     let would = |report: &&Report| match &report.result {
@@ -158,7 +163,10 @@ fn exit(reports: &[Report]) -> Exit {
     };
     if reports.iter().any(|report| report.result.is_err()) {
         Exit::NotExecuted
-    } else if reports.iter().any(is_held) {
+    } else if reports
+        .iter()
+        .any(|report| is_held(report) || !report.strays.is_empty())
+    {
         Exit::Negative
     } else {
         Exit::Done
@@ -181,16 +189,26 @@ fn lines(report: &Report) -> Vec<String> {
                 StopError::StillAlive { refused, .. } => {
                     lines.extend(refused.iter().map(ToString::to_string));
                 }
-                StopError::Runs(RunsError::Busy { .. }) => {
-                    let end = "a start that waits may be ended (Ctrl-C, SIGTERM): its worker stays";
-                    lines.push(format!("{end} as it is, and can be stopped then"));
+                StopError::Runs(RunsError::NoOrder { path }) => {
+                    let path = quoted(path);
+                    lines.push(format!(
+                        "move it away, and the run before it counts: mv {path} /tmp"
+                    ));
                 }
                 StopError::Runs(_)
                 | StopError::Procfs(_)
                 | StopError::OtherNamespace { .. }
+                | StopError::OtherMachine { .. }
                 | StopError::KeeperStays => {}
+                StopError::Doubted { processes } => {
+                    lines.extend(processes.iter().map(doubtful));
+                    lines.push(hint_for(processes));
+                }
             }
             lines
+        }
+        Ok(Told::NeverStarted) if !report.strays.is_empty() => {
+            vec!["no start is recorded: nothing that could be stopped".to_owned()]
         }
         Ok(Told::NeverStarted) => vec!["never started, nothing to stop".to_owned()],
         Ok(Told::Would(preview)) => preview_lines(preview),
@@ -198,9 +216,27 @@ fn lines(report: &Report) -> Vec<String> {
     }
 }
 
+/// What to do about processes that only a record says are the worker's.
+fn hint_for(processes: &[Unproven]) -> String {
+    let pids = processes.iter().map(|one| one.key.pid.to_string());
+    let pids = pids.collect::<Vec<_>>().join(" ");
+    format!(
+        "where they are the worker's: kill -INT {pids}; where not, launched.json was changed: \
+         rename it, and stop again"
+    )
+}
+
+fn damage(damaged: &Damaged, done: &str) -> String {
+    let (why, file) = (&damaged.why, damaged.file);
+    format!("{why}: {done} as {file}{DAMAGED}")
+}
+
 fn preview_lines(preview: &Preview) -> Vec<String> {
     let timeouts = &preview.order.stop_timeouts;
-    let mut lines = Vec::new();
+    let damaged = preview.damaged.iter();
+    let mut lines: Vec<String> = damaged
+        .map(|one| damage(one, "would be set aside"))
+        .collect();
     if !has_work(preview) {
         lines.push("over, and all was given back".to_owned());
     }
@@ -233,6 +269,7 @@ fn preview_lines(preview: &Preview) -> Vec<String> {
 
 fn stopped_lines(stopped: &Stopped) -> Vec<String> {
     let mut lines: Vec<String> = stopped.ended.iter().map(ended).collect();
+    lines.extend(stopped.damaged.iter().map(|one| damage(one, "set aside")));
     lines.extend(stopped.unproven.iter().map(doubtful));
     if let Some(outcome) = &stopped.outcome {
         lines.push(format!("engine: {outcome}"));
@@ -288,7 +325,9 @@ fn document(report: &Report) -> Value {
     let name = &report.name;
     match &report.result {
         Err(error) => json!({"worker": name, "outcome": "failed", "error": error.to_string()}),
-        Ok(Told::NeverStarted) => json!({"worker": name, "outcome": "never_started"}),
+        Ok(Told::NeverStarted) => json!({
+            "worker": name, "outcome": "never_started", "strays": report.strays,
+        }),
         Ok(Told::Would(preview)) => json!({
             "worker": name,
             "outcome": "would_stop",
@@ -299,6 +338,8 @@ fn document(report: &Report) -> Value {
             "unproven": preview.unproven.iter().map(doubtful).collect::<Vec<_>>(),
             "is_begun": preview.begun.is_some(),
             "is_released": preview.released.is_some(),
+            "damaged": preview.damaged.iter().map(|one| one.why.to_string()).collect::<Vec<_>>(),
+            "strays": report.strays,
         }),
         Ok(Told::Did(stopped)) => json!({
             "worker": name,
@@ -316,6 +357,8 @@ fn document(report: &Report) -> Value {
             "available_before_bytes": stopped.available_bytes.0,
             "available_after_bytes": stopped.available_bytes.1,
             "unproven": stopped.unproven.iter().map(doubtful).collect::<Vec<_>>(),
+            "damaged": stopped.damaged.iter().map(|one| one.why.to_string()).collect::<Vec<_>>(),
+            "strays": report.strays,
         }),
     }
 }
@@ -330,7 +373,7 @@ fn shown(member: &StopMember) -> String {
 
 fn ended(process: &EndedProcess) -> String {
     let after = match process.after {
-        None => "by itself".to_owned(),
+        None => "with no signal of this stop".to_owned(),
         Some(step) => format!("after {}", signal(step)),
     };
     format!("{} ended {after}", shown(&process.member))

@@ -269,6 +269,11 @@ proptest! {
                 Doubt::MainPid => one.key.pid == MAIN && modelled.start_ticks != 9002,
                 Doubt::KeeperPid => one.key.pid == KEEPER && modelled.start_ticks != 9001,
                 Doubt::SessionNumber => modelled.session == MAIN && modelled.run.is_none(),
+                Doubt::Older
+                | Doubt::OtherSession
+                | Doubt::AnotherRun
+                | Doubt::NoRunId
+                | Doubt::NotAKeeper => false,
             };
             prop_assert!(expected, "{one:?} {kernel:?}");
         }

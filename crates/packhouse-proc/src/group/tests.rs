@@ -2,8 +2,10 @@
 
 use super::*;
 use crate::procfs::tree::{BOOT, Fake, OBSERVER_PID, PID_NAMESPACE, Tree};
+use std::path::Path;
 
 const RUN: &str = "00112233445566778899aabbccddeeff";
+const UNIT: &str = "/user.slice/packhouse.slice/w0-00112233445566778899aabbccddeeff.service";
 const KEEPER: u32 = 2000;
 const MAIN: u32 = 2001;
 /// When the start was ordered.
@@ -26,7 +28,7 @@ fn ownership() -> Ownership {
         keeper: Some(key(KEEPER, 9001)),
         run: RUN.parse().expect("because it is an id"),
         session: Some(2001),
-        cgroup: Some("/user.slice/packhouse.slice/w0.service".into()),
+        cgroup: Some(UNIT.into()),
         started_after_ticks: ORDERED,
     }
 }
@@ -34,6 +36,7 @@ fn ownership() -> Ownership {
 fn keeper() -> Fake {
     Fake {
         name: b"packhouse".to_vec(),
+        environment: format!("{KEEPER_VARIABLE}=/run\0").into_bytes(),
         ..Fake::new(KEEPER, 9001)
     }
 }
@@ -42,6 +45,7 @@ fn main_process() -> Fake {
     Fake {
         name: b"main".to_vec(),
         parent: KEEPER,
+        environment: environment(RUN),
         ..Fake::new(MAIN, 9002)
     }
 }
@@ -98,7 +102,7 @@ fn each_proof_alone_makes_a_process_ours() {
         ..other(3003)
     });
     tree.put(&Fake {
-        cgroup: "0::/user.slice/packhouse.slice/w0.service/inner\n",
+        cgroup: "0::/user.slice/packhouse.slice/w0-00112233445566778899aabbccddeeff.service/inner\n",
         ..other(3004)
     });
     tree.put(&other(3005));
@@ -158,7 +162,7 @@ fn what_only_looks_like_ours_is_nobodys() {
     });
     // The same name, command and user, and a neighbour's control group.
     tree.put(&Fake {
-        cgroup: "0::/user.slice/packhouse.slice/w0.service-2\n",
+        cgroup: "0::/user.slice/packhouse.slice/w0-00112233445566778899aabbccddeeff.service-2\n",
         name: b"main".to_vec(),
         ..other(3006)
     });
@@ -167,7 +171,7 @@ fn what_only_looks_like_ours_is_nobodys() {
         environment: environment(RUN),
         parent: MAIN,
         session: 2001,
-        cgroup: "0::/user.slice/packhouse.slice/w0.service\n",
+        cgroup: "0::/user.slice/packhouse.slice/w0-00112233445566778899aabbccddeeff.service\n",
         ..Fake::new(3007, ORDERED - 1)
     });
     // Threads of the kernel have no environment, and whatever parent.
@@ -305,7 +309,10 @@ fn before_anything_is_recorded_the_run_id_alone_counts() {
         environment: environment(RUN),
         ..keeper()
     });
-    tree.put(&main_process());
+    tree.put(&Fake {
+        environment: b"PATH=/bin\0".to_vec(),
+        ..main_process()
+    });
     tree.put(&other(3000));
     let ownership = Ownership {
         main: None,
@@ -318,6 +325,35 @@ fn before_anything_is_recorded_the_run_id_alone_counts() {
     let proofs: Vec<Proof> = found.ours.iter().map(|member| member.proof).collect();
     assert_eq!(proofs, [Proof::Environment, Proof::Descent]);
     assert_eq!(found.unproven, []);
+}
+
+#[test]
+fn a_stray_names_a_run_of_no_record_and_is_of_the_workers_folder_or_port() {
+    use strays::strays;
+    let tree = Tree::new();
+    let folder = Path::new("/state/fleets/home/w0");
+    let put = |pid: u32, run: &str, target: &str| {
+        tree.put(&Fake {
+            environment: environment(run),
+            files: vec![(1, target.to_owned())],
+            ..other(pid)
+        });
+    };
+    let gone = "ffffffffffffffffffffffffffffffff";
+    let log = "/state/fleets/home/w0/runs/000001/server.log (deleted)";
+    put(3000, gone, log);
+    // Known; of another worker; without a run; on the port.
+    put(3001, RUN, log);
+    put(3002, gone, "/state/fleets/home/w01/runs/000001/server.log");
+    put(3003, "no id", log);
+    put(3004, gone, "/dev/null");
+    let procfs = Procfs::new(tree.root()).expect("because the tree is whole");
+    let known = BTreeSet::from([ownership().run]);
+    let on_port = BTreeSet::from([key(3004, 9500), key(3001, 9500)]);
+    let found = strays(&procfs, folder, &known, &on_port).expect("because it can be read");
+    let pids: Vec<u32> = found.iter().map(|stray| stray.key.pid).collect();
+    assert_eq!(pids, [3000, 3004]);
+    assert_eq!(found[0].run.to_string(), gone);
 }
 
 #[test]
@@ -341,4 +377,150 @@ fn an_earlier_boot_left_nobody_and_another_namespace_is_an_error() {
         error.to_string(),
         "of pid namespace 5, and this process is of 4026531836"
     );
+}
+
+/// A record that was copied, put back or changed by hand names whoever has that key.
+#[test]
+fn a_recorded_engine_is_taken_only_where_nothing_speaks_against_it() {
+    type Put = fn(Fake) -> Fake;
+    let titled: Put = |fake| Fake {
+        environment: b"engine: serving\0\0\0\0".to_vec(),
+        ..fake
+    };
+    let orphan: Put = |fake| Fake { parent: 1, ..fake };
+    let plain: Put = |fake| Fake {
+        environment: b"PATH=/bin\0".to_vec(),
+        ..fake
+    };
+    let cases: [(&str, &[Put], Result<Proof, Doubt>); 9] = [
+        ("as it was started", &[], Ok(Proof::Recorded)),
+        ("its keeper is gone", &[orphan], Ok(Proof::Recorded)),
+        (
+            "it wrote a title over it",
+            &[titled, orphan],
+            Ok(Proof::Recorded),
+        ),
+        (
+            "in the middle of an exec",
+            &[orphan, |fake| Fake {
+                environment: Vec::new(),
+                command: Vec::new(),
+                ..fake
+            }],
+            Ok(Proof::Recorded),
+        ),
+        ("started through env -i", &[plain], Ok(Proof::Descent)),
+        ("a stranger", &[plain, orphan], Err(Doubt::NoRunId)),
+        (
+            "in the unit",
+            &[plain, orphan, |fake| Fake {
+                cgroup: "0::/user.slice/packhouse.slice/\
+                         w0-00112233445566778899aabbccddeeff.service\n",
+                ..fake
+            }],
+            Ok(Proof::ControlGroup),
+        ),
+        (
+            "another worker",
+            &[|fake| Fake {
+                environment: environment("ffffffffffffffffffffffffffffffff"),
+                ..fake
+            }],
+            Err(Doubt::AnotherRun),
+        ),
+        (
+            "no leader, as of a shell's job",
+            &[plain, orphan, |fake| Fake {
+                session: 1500,
+                ..fake
+            }],
+            Err(Doubt::OtherSession),
+        ),
+    ];
+    for (case, puts, expected) in cases {
+        let tree = Tree::new();
+        tree.put(&keeper());
+        let main = puts.iter().fold(main_process(), |fake, put| put(fake));
+        tree.put(&main);
+        // It is in the session of whoever has the record's key.
+        tree.put(&Fake {
+            session: 2001,
+            ..other(3000)
+        });
+        match expected {
+            Ok(proof) => {
+                assert_eq!(
+                    ours(&tree),
+                    [(MAIN, proof), (3000, Proof::Session)],
+                    "{case}"
+                );
+                assert_eq!(unproven(&tree), [], "{case}");
+            }
+            Err(doubt) => {
+                assert_eq!(ours(&tree), [], "{case}");
+                assert_eq!(unproven(&tree), [(MAIN, doubt)], "{case}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_recorded_process_from_before_the_order_is_not_of_the_run() {
+    let tree = Tree::new();
+    tree.put(&Fake {
+        environment: environment(RUN),
+        ..Fake::new(MAIN, ORDERED - 1)
+    });
+    tree.put(&Fake {
+        environment: format!("{KEEPER_VARIABLE}=/run\0").into_bytes(),
+        ..Fake::new(KEEPER, ORDERED - 1)
+    });
+    let ownership = Ownership {
+        main: Some(key(MAIN, ORDERED - 1)),
+        keeper: Some(key(KEEPER, ORDERED - 1)),
+        ..ownership()
+    };
+    let found = look_at(&tree, &ownership);
+    assert_eq!((found.keeper, found.ours), (None, Vec::new()));
+    let doubts: Vec<Doubt> = found.unproven.iter().map(|one| one.why).collect();
+    assert_eq!(doubts, [Doubt::Older, Doubt::Older]);
+}
+
+#[test]
+fn a_recorded_keeper_that_is_none_vouches_for_nobody() {
+    let tree = Tree::new();
+    let shell = Fake {
+        environment: b"PATH=/bin\0".to_vec(),
+        ..keeper()
+    };
+    tree.put(&shell);
+    tree.put(&Fake {
+        parent: KEEPER,
+        ..other(3000)
+    });
+    assert_eq!(ours(&tree), []);
+    assert_eq!(unproven(&tree), [(KEEPER, Doubt::NotAKeeper)]);
+    // A user manager gives it an environment that names nothing: then its engine speaks for it.
+    tree.put(&main_process());
+    assert_eq!(
+        ours(&tree),
+        [(MAIN, Proof::Recorded), (3000, Proof::Descent)]
+    );
+    assert_eq!(unproven(&tree), []);
+}
+
+/// Many processes share the control group of a login.
+#[test]
+fn a_recorded_control_group_counts_only_under_the_name_of_the_run() {
+    let tree = Tree::new();
+    tree.put(&keeper());
+    tree.put(&main_process());
+    tree.put(&other(3000));
+    let ownership = Ownership {
+        cgroup: Some("/user.slice".into()),
+        ..ownership()
+    };
+    let found = look_at(&tree, &ownership).ours;
+    let pids: Vec<u32> = found.iter().map(|member| member.key.pid).collect();
+    assert_eq!(pids, [MAIN]);
 }

@@ -1,7 +1,7 @@
 //! The steps of a stop: who lives, what is due, who gets it.
 
 use super::{Progress, Scene, StopError, Timeouts};
-use crate::group::{Ownership, Unproven, members};
+use crate::group::{Ownership, Unproven, later_doubt, members};
 use crate::identity::ProcessKey;
 use crate::pidfd::{PidFd, PidFdError, Signal};
 use crate::procfs::Presence;
@@ -72,8 +72,24 @@ impl<'a> Group<'a> {
         self.ownership = self.order.ownership(Some(launched));
     }
 
+    /// Takes up which process became the engine, where the record of the launch is damaged.
+    pub(super) fn learn_worker(&mut self, worker: ProcessKey) {
+        self.ownership.main = Some(worker);
+        self.ownership.session = i32::try_from(worker.pid).ok();
+    }
+
+    /// The processes that are on record as the run's, live, and are not proven to be.
+    pub(super) fn doubted(&self) -> Vec<Unproven> {
+        let unproven = self.unproven.iter();
+        unproven.filter(|one| one.is_on_record()).cloned().collect()
+    }
+
     /// Takes up what was proven before: by an earlier stop, and by the keeper.
-    pub(super) fn remember(&mut self, begun: Option<&Stop>, exit: Option<&RunExit>) {
+    pub(super) fn remember(
+        &mut self,
+        begun: Option<&Stop>,
+        exit: Option<&RunExit>,
+    ) -> Result<(), StopError> {
         let members = begun.iter().flat_map(|begun| begun.members.iter().cloned());
         let left = exit.iter().flat_map(|exit| exit.left_behind.iter());
         let left = left.filter(|left| !left.is_gone).map(|left| StopMember {
@@ -81,12 +97,15 @@ impl<'a> Group<'a> {
             name: left.name.clone(),
         });
         for member in members.chain(left) {
-            self.know(member);
+            if later_doubt(self.scene.procfs, &self.ownership, &member.key)?.is_none() {
+                self.know(member);
+            }
         }
         // Who ended before this stop did not end under its eyes.
         for known in self.known.values_mut() {
             known.has_ended = matches!(known.hold, Hold::Ended);
         }
+        Ok(())
     }
 
     /// Looks who is there, and answers who lives, the keeper left out.
@@ -306,7 +325,7 @@ pub(super) fn end_all(
     }
     loop {
         if group.main().is_none()
-            && let Some(launched) = run.read::<Launched>()?
+            && let Ok(Some(launched)) = run.read::<Launched>()
         {
             group.learn(&launched);
         }

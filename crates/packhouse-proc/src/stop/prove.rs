@@ -28,9 +28,10 @@ pub(super) fn complete_exit(
         Some(exit) => exit,
         None => RunExit {
             run: order.run,
-            outcome: match run.read::<Launched>()? {
-                Some(_) => Outcome::Unseen,
-                None => Outcome::NotStarted {
+            outcome: match run.read::<Launched>() {
+                Err(error) if !error.is_damage() => return Err(error.into()),
+                Ok(Some(_)) | Err(_) => Outcome::Unseen,
+                Ok(None) => Outcome::NotStarted {
                     why: "stopped before it was launched".to_owned(),
                 },
             },

@@ -3,7 +3,7 @@
 
 use crate::started::{Held, Started, procfs, wait_for};
 use packhouse_proc::devices::{DeviceId, Observation, VendorProcess};
-use packhouse_proc::identity::{BootId, ProcessKey, RUN_ID_VARIABLE, RunId};
+use packhouse_proc::identity::{BootId, KEEPER_VARIABLE, ProcessKey, RUN_ID_VARIABLE, RunId};
 use packhouse_proc::procfs::Procfs;
 use packhouse_proc::records::{
     Backend, Launched, Order, OrderDevice, Outcome, Released, ReleasedMemory, ReleasedPort,
@@ -11,6 +11,7 @@ use packhouse_proc::records::{
 };
 use packhouse_proc::release::{Pace, Reading, Readings};
 use packhouse_proc::runs::{Run, Runs};
+use packhouse_proc::start::{Before, Launcher};
 use packhouse_proc::state::observe::{Observed, observe};
 use packhouse_proc::state::{self, HealthSeen, PortSeen, Reason, State};
 use packhouse_proc::stop::{Progress, Scene, StopError, Stopped, Timeouts, preview, stop};
@@ -20,7 +21,7 @@ use packhouse_sys::real::RealFs;
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader};
 use std::net::{Ipv4Addr, TcpListener};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -218,6 +219,7 @@ fn order(procfs: &Procfs, controller: ProcessKey, port: u16, folder: PathBuf) ->
         role: String::new(),
         at: Timestamp::now(&procfs.boot_id(), &RealClock),
         at_ticks: procfs.now_ticks().expect("because it can be read"),
+        machine: procfs.machine_id().map(str::to_owned),
         controller,
         version: "0.0.0".to_owned(),
         backend: Backend::Plain,
@@ -585,6 +587,79 @@ fn a_run_of_an_earlier_boot_is_over_whoever_has_its_pids() {
     world.engine = None;
 }
 
+/// As in a home that two machines share: nothing that is seen here says anything of a run there.
+#[test]
+fn a_run_of_another_machine_is_never_taken_for_over() {
+    let mut world = World::with(&[]);
+    let there = BootId::new([9; 16]);
+    let mut order = world.order.clone();
+    order.at.boot = there;
+    order.controller.boot = there;
+    order.machine = Some("ab".repeat(16));
+    world.run.write(&order).expect("because there is room");
+    let main = world.key("main");
+    world.launched(
+        ProcessKey {
+            boot: there,
+            ..main
+        },
+        None,
+    );
+    let seen = world.observe().verdict;
+    assert_eq!(seen.reason, Reason::OtherMachine);
+    assert_eq!(seen.state, State::Unverifiable);
+    let refused = world.stop().expect_err("because it may live");
+    let said = refused.to_string();
+    assert!(
+        said.starts_with("run 1 was started on another machine"),
+        "{said}"
+    );
+    assert!(preview(&world.scene(), &world.run).is_err());
+    let launcher = Launcher {
+        fs: &RealFs,
+        clock: &RealClock,
+        procfs: &world.procfs,
+        program: Path::new("/no/program"),
+    };
+    let me = world.procfs.own_key().expect("because we run");
+    let lock = world
+        .runs
+        .lock(&RealClock, &me, 0)
+        .expect("because it is free");
+    for looked in [
+        launcher.look(&world.runs),
+        launcher.before(&world.runs, &lock),
+    ] {
+        let said = looked.expect_err("because it may live").to_string();
+        assert!(
+            said.starts_with("run 1 was started on another machine"),
+            "{said}"
+        );
+    }
+    assert_eq!(world.run.read::<RunExit>(), Ok(None));
+    assert_eq!(world.run.read::<Stop>(), Ok(None));
+    assert!(world.is_alive("main"));
+    // One that was proven over there is over here too.
+    let exit = RunExit {
+        run: order.run,
+        outcome: Outcome::Code(3),
+        at: world.now(),
+        left_behind: Vec::new(),
+        log_freed_bytes: 0,
+    };
+    world.run.write(&exit).expect("because there is room");
+    let state = world.observe().verdict.state;
+    assert_eq!(state, State::Exited(state::Outcome::Code(3)));
+    let free = launcher
+        .before(&world.runs, &lock)
+        .expect("because it is over");
+    assert!(matches!(free, Before::Free), "{free:?}");
+    // The same machine without its ids is told by its boot.
+    order.at.boot = world.procfs.boot_id();
+    assert!(!order.is_of_another_machine(&world.procfs));
+    world.engine = None;
+}
+
 /// As in a container that was started again with its state on a volume.
 #[test]
 fn processes_of_another_namespace_are_refused_until_nobody_has_the_run() {
@@ -625,7 +700,8 @@ fn processes_of_another_namespace_are_refused_until_nobody_has_the_run() {
 #[test]
 fn a_keeper_that_stays_is_ended_last() {
     let world = World::with(&[]);
-    let keeper = Started::waiting();
+    let mut keeper = Command::new("sleep");
+    let keeper = Started::new(keeper.arg("60").env(KEEPER_VARIABLE, "/run"));
     world.launched(world.key("main"), Some(keeper.key()));
     let stopped = world.stop().expect("because SIGKILL ends all");
     assert_eq!(world.ended(&stopped), after(&[("main", Step::Interrupt)]));
@@ -656,12 +732,6 @@ fn a_damaged_record_is_named_and_never_taken_for_absent() {
     let path = world.run.dir().path().join("launched.json");
     let text = std::fs::read_to_string(&path).expect("because it is there");
     std::fs::write(&path, text.replace("\"session\"", "\"sessiom\"")).expect("because it is ours");
-    let refused = world.stop().expect_err("because it can't be read");
-    let said = refused.to_string();
-    assert!(
-        said.contains("launched.json") && said.contains("session"),
-        "{said}"
-    );
     let observed = world.observe();
     assert_eq!(observed.verdict.reason, Reason::RecordUnreadable);
     assert!(
@@ -670,6 +740,15 @@ fn a_damaged_record_is_named_and_never_taken_for_absent() {
         observed.faults
     );
     assert!(world.is_alive("main"));
+    let stopped = world.stop().expect("because its environment proves it");
+    let said = stopped.damaged[0].why.to_string();
+    assert!(
+        said.contains("launched.json") && said.contains("session"),
+        "{said}"
+    );
+    // It was launched: that nobody can read by whom does not make it one that never ran.
+    assert_eq!(stopped.outcome, Some(Outcome::Unseen));
+    assert!(!path.exists());
 }
 
 #[test]
