@@ -22,6 +22,7 @@ use packhouse_base::units;
 use seen::Seen;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::net::SocketAddr;
 
 /// A worker of any fleet of this user that was not proven gone.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +33,8 @@ pub struct ManagedWorker {
     pub worker: String,
     /// Its processes, keeper among them.
     pub keys: Vec<ProcessKey>,
+    /// Where it listens, or will.
+    pub address: SocketAddr,
     /// Its devices.
     pub devices: Vec<DeviceId>,
     /// Its cores, where it was given any.

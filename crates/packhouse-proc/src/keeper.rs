@@ -17,8 +17,8 @@ pub mod gate;
 use crate::identity::ProcessKey;
 use crate::logs::{LiveLog, LogError};
 use crate::procfs::{Presence, Procfs, ProcfsError};
-use crate::records::{Launched, Order, Outcome, RunExit, Timestamp};
-use crate::runs::{Run, RunsError};
+use crate::records::{Launched, Order, Outcome, Released, RunExit, Stop, Timestamp};
+use crate::runs::{KEEPER_LOG, Run, RunsError, open_or_create};
 use end::Ending;
 use packhouse_base::Blame;
 use packhouse_sys::clock::Clock;
@@ -125,7 +125,9 @@ impl Keeper<'_> {
         let owned = || folder.to_owned();
         let claim = run.claim(self.clock, CLAIM_TIMEOUT_NS)?;
         let _claim = claim.ok_or_else(|| KeepError::Claimed { folder: owned() })?;
-        if run.read::<RunExit>()?.is_some() || run.read::<Launched>()?.is_some() {
+        let was_launched = run.read::<RunExit>()?.is_some() || run.read::<Launched>()?.is_some();
+        let was_stopped = run.read::<Stop>()?.is_some() || run.read::<Released>()?.is_some();
+        if was_launched || was_stopped {
             return Err(KeepError::Over { folder: owned() });
         }
         let order = run.order()?;
@@ -246,18 +248,23 @@ impl Kept<'_> {
     fn watch(mut self) -> Result<RunExit, KeepError> {
         let main = hold(&self.launched.worker);
         let mut ending = Ending::new(self.order.stop_timeouts);
+        let mut is_bounded = true;
         let mut outcome = loop {
             if let Some(outcome) = self.reap() {
                 break outcome;
             }
             // A log that can't be bounded is no reason to leave the engine alone.
-            let _ = self.log.bound();
+            if let Err(error) = self.log.bound()
+                && std::mem::take(&mut is_bounded)
+            {
+                self.say(&format!("the log is not kept within its bound: {error}\n"));
+            }
             if signal::was_caught() {
                 ending.step(self.keeper, self.order, &self.launched);
             }
             match &main {
-                Some(main) => wait_or_signal(main),
-                None => self.keeper.clock.sleep_ns(PAUSE_NS),
+                Some(main) => wait_or_signal(main, self.log.pause_ns()),
+                None => self.keeper.clock.sleep_ns(self.log.pause_ns()),
             }
         };
         if let Some(mut stream) = self.unheard.take()
@@ -299,6 +306,14 @@ impl Kept<'_> {
         }
     }
 
+    /// Adds a line to this keeper's own log. One that can't be written is not worth an engine.
+    fn say(&self, line: &str) {
+        let _ = open_or_create(self.run.dir(), KEEPER_LOG).and_then(|log| {
+            let end = log.stat()?.size;
+            log.write_all_at(end, line.as_bytes())
+        });
+    }
+
     /// Takes the status of every child that ended; answers the engine's.
     fn reap(&self) -> Option<Outcome> {
         let mut outcome = None;
@@ -329,10 +344,10 @@ fn hold(worker: &ProcessKey) -> Option<OwnedFd> {
 }
 
 /// Returns when the engine ended, a signal came, or a while has passed.
-fn wait_or_signal(main: &OwnedFd) {
+fn wait_or_signal(main: &OwnedFd, pause_ns: u64) {
     let pause = Timespec {
-        tv_sec: i64::try_from(PAUSE_NS / 1_000_000_000).unwrap_or(1),
-        tv_nsec: 0,
+        tv_sec: i64::try_from(pause_ns / 1_000_000_000).unwrap_or(1),
+        tv_nsec: i64::try_from(pause_ns % 1_000_000_000).unwrap_or(0),
     };
     // Whatever it says, the caller looks.
     let _ = poll(&mut [PollFd::new(main, PollFlags::IN)], Some(&pause));
@@ -390,7 +405,7 @@ fn call_io(what: &'static str, error: &io::Error) -> KeepError {
 
 /// Whoever looks whether a keeper lives holds the lock for a moment.
 const CLAIM_TIMEOUT_NS: u64 = 10_000_000_000;
-/// How often the log is measured; the engine's end is seen at once.
+/// Between two tries to write an end down.
 const PAUSE_NS: u64 = 1_000_000_000;
 /// How long an end that can't be written down is held on to: somebody may free the disk.
 const RECORD_TIMEOUT_NS: u64 = 3600 * PAUSE_NS;

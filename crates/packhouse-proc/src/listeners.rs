@@ -57,6 +57,11 @@ pub fn conflicts(listeners: &[Listener], host: IpAddr, port: u16) -> Vec<&Listen
         .collect()
 }
 
+/// Whether two sockets can't be there at once.
+pub fn collide(one: SocketAddr, other: SocketAddr) -> bool {
+    one.port() == other.port() && meets(one.ip(), other.ip())
+}
+
 /// The processes that hold a socket.
 pub fn owners_of(procfs: &Procfs, inode: u64) -> Result<Owners, ProcfsError> {
     let processes = procfs.processes()?;

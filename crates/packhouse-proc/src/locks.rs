@@ -12,7 +12,7 @@
 
 use crate::devices::{Device, DeviceId, Vendor};
 use crate::identity::{AgedKey, ProcessKey};
-use crate::procfs::{Presence, Procfs, ProcfsError};
+use crate::procfs::{Presence, Process, Procfs, ProcfsError};
 use packhouse_base::digest::Digest;
 use packhouse_base::{Blame, canonical};
 use packhouse_store::folders::{Links, MakeModes, open_or_make, walk};
@@ -148,11 +148,13 @@ impl From<OpenError> for LockError {
 }
 
 impl DeviceLocks {
-    /// Waits for the locks of all these devices; the bound is for all of them together. Errors name
-    /// the device and who has it; what was locked until then is given back.
+    /// Waits for the locks of all these devices, and for that of a port among this user's processes;
+    /// the bound is for all of them together. Errors name the device and who has it; what was locked
+    /// until then is given back.
     pub fn take(
         site: &LockSite<'_>,
         devices: &[Device],
+        port: Option<u16>,
         timeout_ns: u64,
     ) -> Result<Self, LockError> {
         let wait = Wait {
@@ -167,7 +169,9 @@ impl DeviceLocks {
         };
         let me = canonical::render(&site.procfs.own_key()?.to_value());
         let folder = folder(site)?;
-        for device in wanted.keys() {
+        // A port is locked as a device is, after all devices.
+        let port = port.map(|port| DeviceId::recorded(&format!("port:{port}")));
+        for device in wanted.keys().chain(&port) {
             locks
                 .users
                 .push(user_lock(site, &folder, device, &me, wait)?);
@@ -366,11 +370,19 @@ fn named(procfs: &Procfs, key: ProcessKey) -> LockHolder {
     match process.filter(|process| process.key == key) {
         Some(process) => LockHolder::Process {
             key: procfs.aged(key),
-            name: process.name,
+            name: whose(&process, rustix::process::geteuid().as_raw()),
         },
         None => LockHolder::Unnamed {
             why: format!("{key} has just ended"),
         },
+    }
+}
+
+/// A process' name, and its user where that is another: only that user or root can end it.
+fn whose(process: &Process, own_uid: u32) -> String {
+    match process.uid == own_uid {
+        true => process.name.clone(),
+        false => format!("{} of user {}", process.name, process.uid),
     }
 }
 
@@ -461,6 +473,17 @@ const PAUSE_MAX_NS: u64 = 50_000_000;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_locks_for_all_is_named_with_another_user() {
+        let tree = crate::procfs::tree::Tree::new();
+        tree.put(&crate::procfs::tree::Fake::new(41, 9000));
+        let procfs = Procfs::new(tree.root()).expect("because the tree is whole");
+        let process = procfs.process(41).expect("because it can be read");
+        let process = process.expect("because it is there");
+        assert_eq!(whose(&process, 1000), "server");
+        assert_eq!(whose(&process, 0), "server of user 1000");
+    }
 
     #[test]
     fn the_kernels_list_is_read_by_kind_file_and_holder() {

@@ -4,7 +4,8 @@
 //! Invariants:
 //! - a start never truncates: each run has a file of its own;
 //! - what is given back is whole blocks at the front, as a hole, so that no byte moves and the
-//!   engine need not know; its length says how many bytes went.
+//!   engine need not know; its length says how many bytes went;
+//! - a reader takes no more than a bound of the newest bytes, whatever the engine wrote.
 //!
 //! Never: loses the newest bytes; reads what was given back as if it were zeros of the engine.
 
@@ -21,6 +22,8 @@ pub struct LiveLog {
     file: File,
     max_bytes: u64,
     freed_bytes: u64,
+    size: u64,
+    pause_ns: u64,
 }
 
 /// What a log holds.
@@ -28,7 +31,9 @@ pub struct LiveLog {
 pub struct LogText {
     /// Bytes at the front that were given back.
     pub freed_bytes: u64,
-    /// The bytes after them, or the last lines of these.
+    /// Bytes after them that were not read, as there are too many.
+    pub left_out_bytes: u64,
+    /// The bytes after both, or the last lines of these.
     pub text: Vec<u8>,
 }
 
@@ -76,6 +81,8 @@ impl LiveLog {
             file,
             max_bytes,
             freed_bytes: 0,
+            size: 0,
+            pause_ns: PAUSE_MAX_NS,
         })
     }
 
@@ -90,6 +97,15 @@ impl LiveLog {
     /// Gives the front back when the log is longer than its bound. Errors leave it longer.
     pub fn bound(&mut self) -> Result<(), LogError> {
         let size = self.file.stat()?.size;
+        let grown = size.saturating_sub(self.size);
+        self.size = size;
+        self.pause_ns = if grown > self.max_bytes / 8 {
+            (self.pause_ns / 4).max(PAUSE_MIN_NS)
+        } else if grown < self.max_bytes / 32 {
+            (self.pause_ns * 2).min(PAUSE_MAX_NS)
+        } else {
+            self.pause_ns
+        };
         if size.saturating_sub(self.freed_bytes) <= self.max_bytes {
             return Ok(());
         }
@@ -103,6 +119,11 @@ impl LiveLog {
         rustix::fs::fallocate(self.fd()?, flags, 0, end).map_err(|source| self.error(source))?;
         self.freed_bytes = end;
         Ok(())
+    }
+
+    /// When to look at it again: the sooner, the faster it grows.
+    pub fn pause_ns(&self) -> u64 {
+        self.pause_ns
     }
 
     /// Bytes that were given back.
@@ -131,32 +152,43 @@ impl LogText {
             Err(error) if error.kind == FsErrorKind::NotFound => return Ok(None),
             other => other?,
         };
-        let size = file.stat()?.size;
-        let begin = match file.as_fd() {
-            None => 0,
-            Some(fd) => match rustix::fs::seek(fd.as_fd(), SeekFrom::Data(0)) {
-                Ok(begin) => begin,
-                // No data at all, or a file system that can't tell.
-                Err(Errno::NXIO) => size,
-                Err(_) => 0,
-            },
+        let data = match file.as_fd() {
+            None => Ok(0),
+            Some(fd) => rustix::fs::seek(fd.as_fd(), SeekFrom::Data(0)),
         };
+        // Taken after where its data begin, so never before it.
+        let size = file.stat()?.size;
+        let begin = match data {
+            Ok(begin) => begin.min(size),
+            // No data at all, or a file system that can't tell.
+            Err(Errno::NXIO) => size,
+            Err(_) => 0,
+        };
+        let bytes_max = match last_lines {
+            None => READ_BYTES_MAX,
+            Some(_) => TAIL_BYTES_MAX,
+        };
+        let first = size.saturating_sub(bytes_max).max(begin);
         let Some(last_lines) = last_lines else {
-            let text = read_range(&file, begin, size)?;
+            let text = read_range(&file, first, size)?;
             return Ok(Some(Self {
                 freed_bytes: begin,
+                left_out_bytes: first - begin,
                 text,
             }));
         };
         let mut span = TAIL_BYTES_MIN;
         loop {
-            let from = size.saturating_sub(span).max(begin);
+            let from = size.saturating_sub(span).max(first);
             let text = read_range(&file, from, size)?;
             let lines = last(&text, last_lines);
-            if lines.len() < text.len() || from == begin {
+            let is_whole = lines.len() < text.len();
+            if is_whole || from == first {
                 let text = lines.to_vec();
                 return Ok(Some(Self {
                     freed_bytes: begin,
+                    // Only where it is the lines asked for that are cut.
+                    left_out_bytes: if is_whole { 0 } else { first - begin },
                     text,
                 }));
             }
@@ -191,6 +223,12 @@ fn read_range(file: &File, from: u64, to: u64) -> Result<Vec<u8>, LogError> {
 /// Holes are made of whole blocks; this is the common size of them.
 const BLOCK_BYTES: u64 = 4096;
 const TAIL_BYTES_MIN: u64 = 64 << 10;
+/// Of lines that are asked for.
+const TAIL_BYTES_MAX: u64 = 1 << 20;
+/// Of a whole log; the newest are read.
+const READ_BYTES_MAX: u64 = 64 << 20;
+const PAUSE_MIN_NS: u64 = 5_000_000;
+const PAUSE_MAX_NS: u64 = 1_000_000_000;
 
 #[cfg(test)]
 mod tests {

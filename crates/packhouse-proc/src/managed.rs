@@ -129,6 +129,7 @@ fn living(
         fleet: order.fleet.clone(),
         worker: order.worker.clone(),
         keys,
+        address: (order.host, order.port).into(),
         devices: devices
             .map(|device| DeviceId::recorded(&device.id))
             .collect(),

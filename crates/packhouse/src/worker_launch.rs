@@ -5,7 +5,8 @@ use crate::failure::Failure;
 use crate::fleets::{FleetFile, Workplace};
 use crate::model_source::NoCopy;
 use crate::places::{Lookup, Places};
-use crate::{worker_devices, worker_order};
+use crate::worker_scope::way_out;
+use crate::{worker_devices, worker_edits, worker_order};
 use packhouse_proc::devices::{Device, Inventory, Vendor};
 use packhouse_proc::fleet::host::{Found, look, shared_devices};
 use packhouse_proc::fleet::{self, FleetCommand, Worker, WorkerName};
@@ -17,7 +18,7 @@ use packhouse_proc::procfs::Procfs;
 use packhouse_proc::records::{Backend, Order, OrderModel, Timestamp};
 use packhouse_proc::render::Rendered;
 use packhouse_proc::runs::{Run, Runs, RunsError, WaitSign, WorkerLock};
-use packhouse_proc::start::{Before, Launcher, Underway};
+use packhouse_proc::start::{Before, LaunchError, Launcher, Underway};
 use packhouse_stage::models::{AdmittedModel, ModelMiss};
 use packhouse_sys::clock::RealClock;
 use packhouse_sys::fs::Fs;
@@ -116,6 +117,13 @@ impl From<String> for Refused {
     }
 }
 
+/// Refuses because of records that can't be read, with what helps.
+fn unreadable(error: &RunsError) -> Refused {
+    let mut refused = Refused::from(error.to_string());
+    refused.notes.extend(way_out(error));
+    refused
+}
+
 /// A worker that can be rendered, and what it would be started with.
 struct Ready<'f> {
     worker: &'f Worker,
@@ -182,6 +190,9 @@ impl<'a> Desk<'a> {
             Some(found) if blocking.is_empty() => {
                 let rendered = found.render(worker, &host);
                 let rendered = rendered.map_err(|error| vec![error.to_string()])?;
+                if let Some(why) = self.place.lacks_plugin(worker, &rendered) {
+                    return Err(vec![why]);
+                }
                 Ok(Ready {
                     worker,
                     found,
@@ -200,17 +211,20 @@ impl<'a> Desk<'a> {
             self.fleet_name(),
             name.as_str(),
         );
-        let runs = runs.map_err(|error| error.to_string())?;
+        let runs = runs.map_err(|error| unreadable(&error))?;
         let before = match &runs {
             None => Before::Free,
             Some(runs) => self
                 .launcher(&self.place.packhouse)
                 .look(runs)
-                .map_err(|error| error.to_string())?,
+                .map_err(|error| self.stands(name, runs, &error))?,
         };
         let resumes = match &before {
             Before::Free => None,
-            Before::Unfinished(underway) => Some(underway.run.number()),
+            Before::Unfinished(underway) => {
+                notes.extend(self.edited(name, &underway.order));
+                Some(underway.run.number())
+            }
         };
         if resumes.is_none() {
             self.backend.clone()?;
@@ -228,11 +242,11 @@ impl<'a> Desk<'a> {
         let said = |error: &dyn std::error::Error| Refused::from(error.to_string());
         let me = self.procfs.own_key().map_err(|error| said(&error))?;
         let (fs, fleet) = (Arc::clone(&self.fs), self.fleet_name());
-        let runs =
-            Runs::make(fs, &self.state, fleet, name.as_str()).map_err(|error| said(&error))?;
+        let runs = Runs::make(fs, &self.state, fleet, name.as_str())
+            .map_err(|error| unreadable(&error))?;
         let lock = runs
             .lock(&RealClock, &me, self.lock_timeout_ns)
-            .map_err(|error| said(&error))?;
+            .map_err(|error| unreadable(&error))?;
         let backend = self.backend.clone()?;
         // A unit names its program; a child is this very file, whatever became of its name.
         let program = match backend {
@@ -242,10 +256,13 @@ impl<'a> Desk<'a> {
         let launcher = self.launcher(program);
         let before = launcher
             .before(&runs, &lock)
-            .map_err(|error| said(&error))?;
+            .map_err(|error| self.stands(name, &runs, &error))?;
         if let Before::Unfinished(underway) = before {
             let number = underway.run.number();
-            let notes = vec![format!("run {number} was launched before")];
+            let mut notes = vec![format!(
+                "run {number} was launched before, and goes on with its own settings"
+            )];
+            notes.extend(self.edited(name, &underway.order));
             let flight = InFlight::new(*underway, (runs, lock), me, notes, true);
             return Ok(Begun::Launched(flight.map_err(|error| said(&error))?));
         }
@@ -255,7 +272,7 @@ impl<'a> Desk<'a> {
             Some(path) => worker_order::model(ready.worker, path, copy.as_ref(), self.lookup)?,
         };
         let devices = &ready.found.devices;
-        let locks = self.lock(devices, &mut notes)?;
+        let locks = self.lock(devices, ready.worker.port, &mut notes)?;
         let fresh = self.inventory_under_locks(devices);
         let inventory = fresh.as_ref().unwrap_or(&self.place.inventory);
         notes.extend(self.free(ready, inventory)?);
@@ -278,7 +295,33 @@ impl<'a> Desk<'a> {
         }
     }
 
-    fn lock(&self, devices: &[Device], notes: &mut Vec<String>) -> Result<DeviceLocks, String> {
+    /// Says in what the file differs from what a run was started with.
+    fn edited(&self, name: &WorkerName, order: &Order) -> Option<String> {
+        let edits = worker_edits::edits(self.file, self.place, name, order);
+        worker_edits::say(self.file, name, &edits)
+    }
+
+    /// Refuses because of the run before, with what helps or explains.
+    fn stands(&self, name: &WorkerName, runs: &Runs, error: &LaunchError) -> Refused {
+        if let LaunchError::Records(error) = error {
+            return unreadable(error);
+        }
+        let mut refused = Refused::from(error.to_string());
+        if matches!(error, LaunchError::Runs { .. })
+            && let Ok(Some(run)) = runs.newest()
+            && let Ok(order) = run.order()
+        {
+            refused.notes.extend(self.edited(name, &order));
+        }
+        refused
+    }
+
+    fn lock(
+        &self,
+        devices: &[Device],
+        port: u16,
+        notes: &mut Vec<String>,
+    ) -> Result<DeviceLocks, String> {
         let site = LockSite {
             fs: self.fs.as_ref(),
             clock: &RealClock,
@@ -286,7 +329,7 @@ impl<'a> Desk<'a> {
             state: &self.state,
             sys: Path::new("/sys"),
         };
-        let locks = DeviceLocks::take(&site, devices, self.lock_timeout_ns);
+        let locks = DeviceLocks::take(&site, devices, Some(port), self.lock_timeout_ns);
         let locks = locks.map_err(|error| error.to_string())?;
         for held in locks.user_only() {
             let (device, why) = (&held.device, &held.why);
@@ -365,6 +408,10 @@ impl<'a> Desk<'a> {
         };
         let mut reasons = worker_order::port_taken(&self.procfs, ready.worker)
             .map_err(|error| error.to_string())?;
+        // One that loads still does not listen.
+        if reasons.is_empty() {
+            reasons = worker_order::port_promised(&others, ready.worker);
+        }
         let seen = Processes::look(&self.procfs).map_err(|error| error.to_string())?;
         for device in &ready.found.devices {
             // A card as it is now: its vendor's list was asked for under the lock.

@@ -87,6 +87,10 @@ impl Log {
                     let freed = units::bytes(log.freed_bytes);
                     let _ = writeln!(text, "[the first {freed} were given back]");
                 }
+                if log.left_out_bytes > 0 {
+                    let left_out = units::bytes(log.left_out_bytes);
+                    let _ = writeln!(text, "[{left_out} before these are left out]");
+                }
                 for line in String::from_utf8_lossy(&log.text).lines() {
                     // A tab only moves on, and engines' tables have them.
                     let line = line.replace('\t', "        ");
@@ -104,6 +108,7 @@ impl Log {
             "run": self.run,
             "runs": self.runs,
             "freed_bytes": log.map(|log| log.freed_bytes),
+            "left_out_bytes": log.map(|log| log.left_out_bytes),
             "text": log.map(|log| String::from_utf8_lossy(&log.text)),
         })
     }

@@ -8,8 +8,8 @@ use packhouse_base::digest::Digest;
 use packhouse_proc::devices::{Device, Inventory, Observation, Vendor};
 use packhouse_proc::fleet::{self, Worker};
 use packhouse_proc::group::strays::named_run;
-use packhouse_proc::holders::Holders;
-use packhouse_proc::listeners::{conflicts, listeners, owners_of};
+use packhouse_proc::holders::{Holders, ManagedWorker};
+use packhouse_proc::listeners::{collide, conflicts, listeners, owners_of};
 use packhouse_proc::procfs::{Procfs, ProcfsError};
 use packhouse_proc::records::{Backend, OrderDevice, OrderModel, StopTimeouts};
 use packhouse_proc::render::Rendered;
@@ -173,6 +173,21 @@ pub(crate) fn say_holders(
             count => format!("{count} processes can't be looked at in full"),
         });
     }
+}
+
+/// Which workers have a worker's port by record, whether they listen yet or not, each in a line.
+pub(crate) fn port_promised(others: &[ManagedWorker], worker: &Worker) -> Vec<String> {
+    let own = (worker.host, worker.port).into();
+    let others = others.iter();
+    let others = others.filter(|other| collide(other.address, own));
+    let said = |other: &ManagedWorker| {
+        let (name, fleet) = (&other.worker, &other.fleet);
+        format!(
+            "port {} is taken: worker {name} of fleet {fleet} was started for {}",
+            worker.port, other.address
+        )
+    };
+    others.map(said).collect()
 }
 
 /// Who is in the way of a worker's port, each in a line.

@@ -380,6 +380,7 @@ fn a_worker_of_ours_holds_what_its_record_says_while_a_process_of_it_lives() {
         fleet: "home".to_owned(),
         worker: "w0".to_owned(),
         keys,
+        address: ([127, 0, 0, 1], 8081).into(),
         devices: vec![first.id.clone()],
         cores: Some(CpuSet::parse("1-3").expect("because it is a set")),
     };

@@ -72,7 +72,7 @@ fn take(
         state,
         sys,
     };
-    DeviceLocks::take(&site, devices, timeout_ns)
+    DeviceLocks::take(&site, devices, None, timeout_ns)
 }
 
 fn refused(found: Result<DeviceLocks, LockError>) -> LockError {

@@ -13,6 +13,7 @@ mod fleet_render;
 mod fleet_world;
 mod holders;
 mod locks;
+mod logs;
 mod masks;
 mod processes;
 mod records;

@@ -502,6 +502,14 @@ fn a_run_is_never_launched_twice() {
     for record in ["launched.json", "exit.json", "identity.json"] {
         fs::remove_file(Path::new(run).join(record)).unwrap();
     }
+    // Nor is one that was stopped, by what is left of its records.
+    for record in ["released.json", "stop.json"] {
+        let said = Said::of(&world.sandbox().command(&["keep", run]).output().unwrap());
+        assert_eq!(said.code, Some(3), "{}{}", said.out, said.errors);
+        let why = "this run was launched or given up before";
+        assert!(said.errors.contains(why), "{}", said.errors);
+        fs::remove_file(Path::new(run).join(record)).unwrap();
+    }
     let order = Path::new(run).join("order.json");
     let text = fs::read_to_string(&order).unwrap();
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
@@ -771,6 +779,39 @@ fn two_fleets_do_not_share_a_core() {
     assert!(said.out.contains("cpu:0 is held by "), "{}", said.out);
     assert!(said.out.contains("worker w0 of fleet home"), "{}", said.out);
     assert_eq!(starts(&world), 1);
+}
+
+/// As a launched engine that loads before it listens.
+#[test]
+fn two_fleets_do_not_share_a_port() {
+    if std::thread::available_parallelism().is_ok_and(|cores| cores.get() < 2) {
+        eprintln!("NOT EXERCISED: one core, which is in the way before the port is");
+        return;
+    }
+    let world = World::new(0, &["--listen-after", "600"]);
+    let mut command = world
+        .sandbox()
+        .command(&worker_words(&["start", "--execute"]));
+    let command = command.stdout(Stdio::null()).stderr(Stdio::null());
+    let mut first = command.spawn().expect("because it was built");
+    wait_until("the launch", || world.record("launched.json").is_some());
+    edit_fleet(&world, "name = \"home\"", "name = \"other\"");
+    edit_fleet(&world, "device = \"cpu:0\"", "device = \"cpu:1\"");
+    let said = start(&world);
+    let port = world.port();
+    let refusal = format!(
+        "w0: refused: port {port} is taken: worker w0 of fleet home was started for 127.0.0.1:{port}\n"
+    );
+    assert!(
+        said.out.starts_with(&refusal),
+        "{}{}",
+        said.out,
+        said.errors
+    );
+    assert_eq!(said.code, Some(3));
+    assert_eq!(starts(&world), 1);
+    first.kill().unwrap();
+    first.wait().unwrap();
 }
 
 #[test]

@@ -266,6 +266,7 @@ fn parts_of_a_card_share_its_node_and_its_list() {
         fleet: "home".to_owned(),
         worker: "w0".to_owned(),
         keys: key.into_iter().collect(),
+        address: ([127, 0, 0, 1], 8081).into(),
         devices: vec![device.id.clone()],
         cores: None,
     };
