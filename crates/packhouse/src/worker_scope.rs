@@ -7,9 +7,12 @@ use crate::places::{self, Lookup};
 use crate::worker_words::FleetArgs;
 use packhouse_proc::fleet::{Worker, WorkerName};
 use packhouse_proc::group::strays::{Stray, strays};
+use packhouse_proc::identity::RunId;
 use packhouse_proc::procfs::{Procfs, ProcfsError};
+use packhouse_proc::records::Order;
 use packhouse_proc::runs::{Runs, RunsError};
 use packhouse_proc::state::observe::{Place, listening_at, place_of};
+use packhouse_store::small::SmallRefusal;
 use packhouse_sys::real::RealFs;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -88,19 +91,13 @@ impl Scope {
     }
 
     fn find_strays(&self, procfs: &Procfs, name: &WorkerName) -> Result<Vec<Stray>, ProcfsError> {
-        let mut known = BTreeSet::new();
-        let mut place = self.declared(name).map(|worker| Place {
+        let declared = self.declared(name).map(|worker| Place {
             host: worker.host,
             port: worker.port,
             health_path: worker.health_path.clone(),
         });
-        // A run whose order can't be read knows no process.
-        let runs = self.runs(name).ok().flatten();
-        let runs = runs.and_then(|runs| runs.list().ok()).unwrap_or_default();
-        for order in runs.iter().filter_map(|run| run.order().ok()) {
-            known.insert(order.run);
-            place = Some(place_of(&order));
-        }
+        let own = self.runs(name).ok().flatten();
+        let place = orders(own).last().map(place_of).or(declared);
         let listening = match &place {
             Some(place) => listening_at(procfs, place, &BTreeSet::new())?,
             None => Vec::new(),
@@ -113,6 +110,19 @@ impl Scope {
             &known,
             &on_port.collect(),
         )
+    }
+
+    /// The runs of all workers of all fleets whose orders can be read: what can't be knows nobody.
+    fn recorded_runs(&self) -> BTreeSet<RunId> {
+        let mut known = BTreeSet::new();
+        for fleet in Runs::fleets(&RealFs, &self.state).unwrap_or_default() {
+            let workers = Runs::workers(&RealFs, &self.state, &fleet);
+            for worker in workers.unwrap_or_default() {
+                let runs = Runs::open(Arc::new(RealFs), &self.state, &fleet, &worker);
+                known.extend(orders(runs.ok().flatten()).iter().map(|order| order.run));
+            }
+        }
+        known
     }
 
     /// What the fleet file says of a worker, where it says all.
@@ -128,6 +138,47 @@ fn which(file: Option<&FleetFile>, fleet: &str) -> String {
     }
 }
 
+/// What a person can do about records that no command mends.
+pub(crate) fn way_out(error: &RunsError) -> Option<String> {
+    let away = |path: &Path| format!("mv {} /tmp", quoted(path));
+    match error {
+        RunsError::NoOrder { path } => Some(format!(
+            "move it away, and the run before it counts: {}",
+            away(path)
+        )),
+        RunsError::Mode { path, .. } => Some(format!("to close it: chmod 700 {}", quoted(path))),
+        RunsError::NoFile { path } => Some(format!("move it away: {}", away(path))),
+        RunsError::Unread(refusal) => match refusal.as_ref() {
+            SmallRefusal::Writable { path, .. } => {
+                Some(format!("to close it: chmod 600 {}", quoted(path)))
+            }
+            SmallRefusal::Kind { path, .. } => Some(damaged(path)),
+            SmallRefusal::Absent { .. }
+            | SmallRefusal::Owner { .. }
+            | SmallRefusal::Folder(_)
+            | SmallRefusal::Fs(_) => None,
+        },
+        RunsError::Record { path, .. } | RunsError::OtherRun { path, .. } => Some(damaged(path)),
+        RunsError::Name { .. }
+        | RunsError::Folder(_)
+        | RunsError::Busy { .. }
+        | RunsError::NumbersEnd { .. }
+        | RunsError::Fs(_) => None,
+    }
+}
+
+/// Without its order nothing is proven of a run; other records a stop sets aside.
+fn damaged(path: &Path) -> String {
+    match path.parent() {
+        Some(run) if path.ends_with("order.json") => format!(
+            "`packhouse worker status` names what is left of the run; once nothing is, move it \
+             away: mv {} /tmp",
+            quoted(run)
+        ),
+        Some(_) | None => "`packhouse worker stop --execute` sets it aside".to_owned(),
+    }
+}
+
 /// The processes of this host.
 pub(crate) fn procfs() -> Result<Procfs, Failure> {
     let path = Path::new("/proc");
@@ -136,6 +187,12 @@ pub(crate) fn procfs() -> Result<Procfs, Failure> {
             .because(&error)
             .hint("mount | grep ' /proc '")
     })
+}
+
+/// The orders of a worker's runs that can be read, oldest first.
+fn orders(runs: Option<Runs>) -> Vec<Order> {
+    let runs = runs.and_then(|runs| runs.list().ok()).unwrap_or_default();
+    runs.iter().filter_map(|run| run.order().ok()).collect()
 }
 
 fn stray(stray: &Stray) -> String {

@@ -16,9 +16,9 @@ pub struct Stray {
     pub run: RunId,
 }
 
-/// Finds the processes of runs that are not `known`, which have a file below a worker's folder open,
-/// removed or not, as an engine its log, or are among those `on_port`. Others may be of another
-/// state folder.
+/// Finds the processes of runs that are not `known`, which have a file below a worker's folder
+/// open, removed or not, as an engine its log, or are among those `on_port`. Others may be of
+/// another state folder.
 pub fn strays(
     procfs: &Procfs,
     folder: &Path,

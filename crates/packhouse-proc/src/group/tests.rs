@@ -102,7 +102,8 @@ fn each_proof_alone_makes_a_process_ours() {
         ..other(3003)
     });
     tree.put(&Fake {
-        cgroup: "0::/user.slice/packhouse.slice/w0-00112233445566778899aabbccddeeff.service/inner\n",
+        cgroup: "0::/user.slice/packhouse.slice/\
+                 w0-00112233445566778899aabbccddeeff.service/inner\n",
         ..other(3004)
     });
     tree.put(&other(3005));
@@ -379,65 +380,68 @@ fn an_earlier_boot_left_nobody_and_another_namespace_is_an_error() {
     );
 }
 
+type Put = fn(Fake) -> Fake;
+type Case = (&'static str, &'static [Put], Result<Proof, Doubt>);
+
+const TITLED: Put = |fake| Fake {
+    environment: b"engine: serving\0\0\0\0".to_vec(),
+    ..fake
+};
+const ORPHAN: Put = |fake| Fake { parent: 1, ..fake };
+const PLAIN: Put = |fake| Fake {
+    environment: b"PATH=/bin\0".to_vec(),
+    ..fake
+};
+const CASES: [Case; 9] = [
+    ("as it was started", &[], Ok(Proof::Recorded)),
+    ("its keeper is gone", &[ORPHAN], Ok(Proof::Recorded)),
+    (
+        "it wrote a title over it",
+        &[TITLED, ORPHAN],
+        Ok(Proof::Recorded),
+    ),
+    (
+        "in the middle of an exec",
+        &[ORPHAN, |fake| Fake {
+            environment: Vec::new(),
+            command: Vec::new(),
+            ..fake
+        }],
+        Ok(Proof::Recorded),
+    ),
+    ("started through env -i", &[PLAIN], Ok(Proof::Descent)),
+    ("a stranger", &[PLAIN, ORPHAN], Err(Doubt::NoRunId)),
+    (
+        "in the unit",
+        &[PLAIN, ORPHAN, |fake| Fake {
+            cgroup: "0::/user.slice/packhouse.slice/\
+                         w0-00112233445566778899aabbccddeeff.service\n",
+            ..fake
+        }],
+        Ok(Proof::ControlGroup),
+    ),
+    (
+        "another worker",
+        &[|fake| Fake {
+            environment: environment("ffffffffffffffffffffffffffffffff"),
+            ..fake
+        }],
+        Err(Doubt::AnotherRun),
+    ),
+    (
+        "no leader, as of a shell's job",
+        &[PLAIN, ORPHAN, |fake| Fake {
+            session: 1500,
+            ..fake
+        }],
+        Err(Doubt::OtherSession),
+    ),
+];
+
 /// A record that was copied, put back or changed by hand names whoever has that key.
 #[test]
 fn a_recorded_engine_is_taken_only_where_nothing_speaks_against_it() {
-    type Put = fn(Fake) -> Fake;
-    let titled: Put = |fake| Fake {
-        environment: b"engine: serving\0\0\0\0".to_vec(),
-        ..fake
-    };
-    let orphan: Put = |fake| Fake { parent: 1, ..fake };
-    let plain: Put = |fake| Fake {
-        environment: b"PATH=/bin\0".to_vec(),
-        ..fake
-    };
-    let cases: [(&str, &[Put], Result<Proof, Doubt>); 9] = [
-        ("as it was started", &[], Ok(Proof::Recorded)),
-        ("its keeper is gone", &[orphan], Ok(Proof::Recorded)),
-        (
-            "it wrote a title over it",
-            &[titled, orphan],
-            Ok(Proof::Recorded),
-        ),
-        (
-            "in the middle of an exec",
-            &[orphan, |fake| Fake {
-                environment: Vec::new(),
-                command: Vec::new(),
-                ..fake
-            }],
-            Ok(Proof::Recorded),
-        ),
-        ("started through env -i", &[plain], Ok(Proof::Descent)),
-        ("a stranger", &[plain, orphan], Err(Doubt::NoRunId)),
-        (
-            "in the unit",
-            &[plain, orphan, |fake| Fake {
-                cgroup: "0::/user.slice/packhouse.slice/\
-                         w0-00112233445566778899aabbccddeeff.service\n",
-                ..fake
-            }],
-            Ok(Proof::ControlGroup),
-        ),
-        (
-            "another worker",
-            &[|fake| Fake {
-                environment: environment("ffffffffffffffffffffffffffffffff"),
-                ..fake
-            }],
-            Err(Doubt::AnotherRun),
-        ),
-        (
-            "no leader, as of a shell's job",
-            &[plain, orphan, |fake| Fake {
-                session: 1500,
-                ..fake
-            }],
-            Err(Doubt::OtherSession),
-        ),
-    ];
-    for (case, puts, expected) in cases {
+    for (case, puts, expected) in CASES {
         let tree = Tree::new();
         tree.put(&keeper());
         let main = puts.iter().fold(main_process(), |fake, put| put(fake));

@@ -1,5 +1,5 @@
-//! What a stop is given to work with: the order, and what can be read of the other records. One that
-//! is damaged keeps nobody from stopping what is proven to be the run's without it.
+//! What a stop is given to work with: the order, and what can be read of the other records. One
+//! that is damaged keeps nobody from stopping what is proven to be the run's without it.
 
 use super::escalate::Group;
 use super::{Scene, StopError};
