@@ -7,6 +7,15 @@ use packhouse_proc::masks::{Covers, Runtimes, View, at_most, covers, parse};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 
+/// Up to three values of variables.
+type Values<'v> = [Option<&'v OsStr>; 3];
+/// A runtime with the vendor of its cards and the variables that it reads.
+type Chosen<'v> = (
+    Vendor,
+    Box<dyn Runtime>,
+    [(&'static str, Option<&'v OsStr>); 3],
+);
+
 /// The first byte chooses runtime, cards and order; the rest is up to three values, a line each: an
 /// empty line is an unset variable, and the first letter of another is passed over.
 pub fn compare(input: &[u8]) -> Result<(), String> {
@@ -18,9 +27,11 @@ pub fn compare(input: &[u8]) -> Result<(), String> {
         return Ok(());
     }
     let mut lines = rest.splitn(3, |byte| *byte == b'\n');
-    let values: [Option<&[u8]>; 3] = std::array::from_fn(|_| Some(lines.next()?.split_first()?.1));
+    let values: Values<'_> = std::array::from_fn(|_| {
+        let (_, value) = lines.next()?.split_first()?;
+        Some(OsStr::from_bytes(value))
+    });
     for value in values {
-        let value = value.map(OsStr::from_bytes);
         let _ = parse::ggml_vulkan(value);
         for parse in [parse::cuda, parse::rocr, parse::hip, parse::level_zero] {
             // The same value is the same mask.
@@ -29,80 +40,12 @@ pub fn compare(input: &[u8]) -> Result<(), String> {
             }
         }
     }
-    let count = usize::from(choice & 3) + 1;
+    let uuids = uuids(choice >> 3 & 1 != 0);
     let is_pci = choice & 4 != 0;
-    let text = |at: usize| match values[at] {
-        None => Some(None),
-        Some(bytes) => std::str::from_utf8(bytes)
-            .ok()
-            .map(|text| Some(text.to_owned())),
-    };
-    let (Some(first), Some(second), Some(third)) = (text(0), text(1), text(2)) else {
+    let Some((vendor, runtime, set)) = chosen(choice >> 4 & 3, is_pci, values, &uuids) else {
         return Ok(());
     };
-    let raw = |at: usize| values[at].map(OsStr::from_bytes);
-    let uuids = uuids(choice >> 3 & 1 != 0);
-    let on = is_pci.then_some(OsStr::new("1"));
-    let (vendor, runtime, set): (Vendor, Box<dyn Runtime>, [(&str, Option<&OsStr>); 3]) =
-        match choice >> 4 & 3 {
-            0 => {
-                let order = is_pci.then_some(OsStr::new("PCI_BUS_ID"));
-                let set = [
-                    ("CUDA_VISIBLE_DEVICES", raw(0)),
-                    ("CUDA_DEVICE_ORDER", order),
-                ];
-                let runtime = Cuda {
-                    uuids: uuids.clone(),
-                    mask: first,
-                };
-                (
-                    Vendor::Nvidia,
-                    Box::new(runtime),
-                    [set[0], set[1], ("X", None)],
-                )
-            }
-            1 => {
-                let set = [
-                    ("ROCR_VISIBLE_DEVICES", raw(0)),
-                    ("HIP_VISIBLE_DEVICES", raw(1)),
-                    ("CUDA_VISIBLE_DEVICES", raw(2)),
-                ];
-                let uuids = uuids.clone();
-                let runtime = Amd {
-                    uuids,
-                    rocr: first,
-                    hip: second,
-                    cuda: third,
-                };
-                (Vendor::Amd, Box::new(runtime), set)
-            }
-            _ => {
-                // The judge knows selectors without blanks only, and only whole ones.
-                let is_known = |text: &String| {
-                    text.is_empty() || text.split(';').all(|term| term.contains(':'))
-                };
-                let has_blanks = |text: &String| text.contains(char::is_whitespace);
-                if second
-                    .as_ref()
-                    .is_some_and(|text| !is_known(text) || has_blanks(text))
-                {
-                    return Ok(());
-                }
-                let set = [
-                    ("ZE_AFFINITY_MASK", raw(0)),
-                    ("ONEAPI_DEVICE_SELECTOR", raw(1)),
-                    ("ZE_ENABLE_PCI_ID_DEVICE_ORDER", on),
-                ];
-                (
-                    Vendor::Intel,
-                    Box::new(Intel {
-                        mask: first,
-                        selector: second,
-                    }),
-                    set,
-                )
-            }
-        };
+    let count = usize::from(choice & 3) + 1;
     let cards: Vec<Device> = (0..count)
         .zip(0u32..)
         .map(|(index, ordinal)| card(vendor, ordinal, Some(&uuids[index])))
@@ -118,6 +61,64 @@ pub fn compare(input: &[u8]) -> Result<(), String> {
         &cards,
         &permutations(count, is_fixed),
     )
+}
+
+/// `None` where a value is none that the judge knows.
+fn chosen<'v>(
+    choice: u8,
+    is_pci: bool,
+    values: Values<'v>,
+    uuids: &[String; 4],
+) -> Option<Chosen<'v>> {
+    let text = |value: Option<&OsStr>| match value {
+        None => Some(None),
+        Some(value) => Some(Some(value.to_str()?.to_owned())),
+    };
+    let (first, second, third) = (text(values[0])?, text(values[1])?, text(values[2])?);
+    let when_pci = |value: &'static str| is_pci.then_some(OsStr::new(value));
+    let uuids = uuids.clone();
+    match choice {
+        0 => {
+            let set = [
+                ("CUDA_VISIBLE_DEVICES", values[0]),
+                ("CUDA_DEVICE_ORDER", when_pci("PCI_BUS_ID")),
+                ("X", None),
+            ];
+            Some((Vendor::Nvidia, Box::new(Cuda { uuids, mask: first }), set))
+        }
+        1 => {
+            let set = [
+                ("ROCR_VISIBLE_DEVICES", values[0]),
+                ("HIP_VISIBLE_DEVICES", values[1]),
+                ("CUDA_VISIBLE_DEVICES", values[2]),
+            ];
+            let runtime = Amd {
+                uuids,
+                rocr: first,
+                hip: second,
+                cuda: third,
+            };
+            Some((Vendor::Amd, Box::new(runtime), set))
+        }
+        _ => {
+            // Of selectors it knows those without blanks, of whole terms.
+            let is_known = |text: &String| {
+                let is_whole = text.split(';').all(|term| term.contains(':'));
+                (text.is_empty() || is_whole) && !text.contains(char::is_whitespace)
+            };
+            second.as_ref().is_none_or(is_known).then_some(())?;
+            let set = [
+                ("ZE_AFFINITY_MASK", values[0]),
+                ("ONEAPI_DEVICE_SELECTOR", values[1]),
+                ("ZE_ENABLE_PCI_ID_DEVICE_ORDER", when_pci("1")),
+            ];
+            let runtime = Intel {
+                mask: first,
+                selector: second,
+            };
+            Some((Vendor::Intel, Box::new(runtime), set))
+        }
+    }
 }
 
 /// UUIDs of which the first two begin alike.
