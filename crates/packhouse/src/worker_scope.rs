@@ -107,7 +107,7 @@ impl Scope {
         strays(
             procfs,
             &fleet.join(name.as_str()),
-            &known,
+            &self.recorded_runs(),
             &on_port.collect(),
         )
     }
