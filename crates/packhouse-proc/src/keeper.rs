@@ -243,8 +243,8 @@ impl Keeper<'_> {
 }
 
 impl Kept<'_> {
-    /// Waits for the engine's end, ends what it left behind, and records both. Does not return while
-    /// something of the run lives that it could end.
+    /// Waits for the engine's end, ends what it left behind, and records both. Does not return
+    /// while something of the run lives that it could end.
     fn watch(mut self) -> Result<RunExit, KeepError> {
         let main = hold(&self.launched.worker);
         let mut ending = Ending::new(self.order.stop_timeouts);
@@ -290,8 +290,8 @@ impl Kept<'_> {
         Ok(exit)
     }
 
-    /// Records the end, as soon as that can be done: until then this lives, and holds the run. Gives
-    /// up when it is asked to end.
+    /// Records the end, as soon as that can be done: until then this lives, and holds the run.
+    /// Gives up when it is asked to end.
     fn record(&self, exit: &RunExit) -> Result<(), KeepError> {
         let begun_ns = self.keeper.clock.steady_ns();
         loop {

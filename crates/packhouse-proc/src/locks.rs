@@ -148,9 +148,9 @@ impl From<OpenError> for LockError {
 }
 
 impl DeviceLocks {
-    /// Waits for the locks of all these devices, and for that of a port among this user's processes;
-    /// the bound is for all of them together. Errors name the device and who has it; what was locked
-    /// until then is given back.
+    /// Waits for the locks of all these devices, and for that of a port among this user's
+    /// processes; the bound is for all of them together. Errors name the device and who has it;
+    /// what was locked until then is given back.
     pub fn take(
         site: &LockSite<'_>,
         devices: &[Device],

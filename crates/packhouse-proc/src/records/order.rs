@@ -28,8 +28,8 @@ pub struct Order {
     pub at: Timestamp,
     /// Clock ticks from boot to the order: no process of the run started before.
     pub at_ticks: u64,
-    /// The machine on which it was given; `None` where it has no id. Another boot of this machine is
-    /// over, one of another machine is not.
+    /// The machine on which it was given; `None` where it has no id. Another boot of this machine
+    /// is over, one of another machine is not.
     pub machine: Option<String>,
     /// The process that gave the order.
     pub controller: ProcessKey,

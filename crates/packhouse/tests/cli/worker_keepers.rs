@@ -1,4 +1,4 @@
-//! Keepers in bad moments: a signal just before the engine begins, a disk that is full when it ends.
+//! Keepers in bad moments: a signal just before the engine begins, a disk that is full at its end.
 
 use crate::worker_world::{Part, World, kill, lives, wait_until, worker_words};
 use std::fs;

@@ -152,6 +152,8 @@ fn a_worker_that_runs_is_not_started_again() {
         assert_eq!(said.code, Some(3), "{}", said.out);
         let refusal = format!("w0: refused: it runs already: pid {pid} ");
         assert!(said.out.starts_with(&refusal), "{}", said.out);
+        let next = "`packhouse worker status` says how it is";
+        assert!(said.out.contains(next), "{}", said.out);
     }
     assert_eq!(world.servers(), [pid]);
     assert_eq!(starts(&world), 1);
@@ -360,11 +362,14 @@ fn a_worker_that_is_not_ready_in_time_is_left_and_waited_for_again() {
     assert_eq!(said.code, Some(1), "{}", said.out);
     assert!(
         said.out.starts_with(
-            "w0: not ready: it was not ready within 1 s and is left running: loads (health 503)\n"
+            "w0: not ready: it was not ready within 1 s and is left running: GET http://127.0.0.1:"
         ),
         "{}",
         said.out
     );
+    let next = "/health: loads (health 503); `packhouse worker start --execute` waits on, \
+                `packhouse worker stop --execute` ends it\n";
+    assert!(said.out.contains(next), "{}", said.out);
     assert!(said.out.contains("it wrote nothing"), "{}", said.out);
     let pid = world.servers();
     assert_eq!(world.status("while it loads")["state"], "starting");
@@ -383,6 +388,63 @@ fn a_worker_that_is_not_ready_in_time_is_left_and_waited_for_again() {
     assert_eq!(world.servers(), pid);
     assert_eq!(starts(&world), 1);
     assert_eq!(world.status("at last")["state"], "ready");
+}
+
+#[test]
+fn an_interrupted_start_says_what_goes_on() {
+    let world = World::new(0, &["--ready-after", "600"]);
+    let mut command = world
+        .sandbox()
+        .command(&worker_words(&["start", "--execute"]));
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn().expect("because it was built");
+    let is_waited_for = || world.status("a start waits")["reason"] == "loading";
+    wait_until("the wait", is_waited_for);
+    // The wait takes signals some moments after the launch.
+    let caught = || {
+        let status = proc_file(child.id(), "status");
+        let line = status.lines().find(|line| line.starts_with("SigCgt:"));
+        let mask = line.and_then(|line| u64::from_str_radix(line[7..].trim(), 16).ok());
+        mask.is_some_and(|mask| mask & 0b10 != 0)
+    };
+    wait_until("a handler", caught);
+    kill(child.id(), "-INT");
+    let said = Said::of(&child.wait_with_output().unwrap());
+    assert_eq!(said.code, Some(3), "{}{}", said.out, said.errors);
+    let pid = world.servers()[0];
+    let begin = format!(
+        "w0: not ready: the wait was ended, and it goes on loading: pid {pid}; `packhouse worker \
+         status` says how far it is, `packhouse worker stop --execute` ends it\n"
+    );
+    assert!(said.out.starts_with(&begin), "{}", said.out);
+    let said = world.done(&["status"], "nobody waits");
+    let next = "w0: to wait for it: packhouse worker start --execute\n";
+    let url = format!("w0: GET http://127.0.0.1:{}/health: loads", world.port());
+    assert!(said.contains(next) && said.contains(&url), "{said}");
+}
+
+#[test]
+fn an_engine_on_another_port_is_found_there() {
+    let world = World::new(0, &["--say", "{port}"]);
+    let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let other = free.local_addr().unwrap().port();
+    drop(free);
+    let own = format!("\"--port\",\"{other}\"");
+    edit_fleet(&world, "\"--port\",\"{port}\"", &own);
+    edit_fleet(&world, "ready_timeout_s = 30", "ready_timeout_s = 1");
+    let said = start(&world);
+    assert_eq!(said.code, Some(1), "{}{}", said.out, said.errors);
+    let found = format!("w0: it listens on 127.0.0.1:{other}, which is not where its order");
+    wait_until("the other port", || {
+        world
+            .done(&["status"], "it is lost")
+            .contains(&found)
+    });
+    let status = world.status("it is lost");
+    assert_eq!(
+        status["listens_elsewhere"][0],
+        format!("127.0.0.1:{other}")
+    );
 }
 
 #[test]
@@ -417,6 +479,10 @@ fn an_engine_outlives_its_keeper_and_its_end_is_unseen() {
     wait_until("the keeper's end", || keeper(&world).is_none());
     assert!(lives(pid));
     assert_eq!(world.status("without a keeper")["state"], "ready");
+    let gone = "w0: its keeper is gone: its log is not bounded, and how it ends will not be known\n";
+    let said = world.done(&["status"], "without a keeper");
+    assert!(said.contains(gone), "{said}");
+    assert!(said.lines().all(|line| line.len() <= 100), "{said}");
     kill(pid, "-KILL");
     wait_until("the engine's end", || !lives(pid));
     let second = ready(&world);
@@ -800,7 +866,8 @@ fn two_fleets_do_not_share_a_port() {
     let said = start(&world);
     let port = world.port();
     let refusal = format!(
-        "w0: refused: port {port} is taken: worker w0 of fleet home was started for 127.0.0.1:{port}\n"
+        "w0: refused: port {port} is taken: worker w0 of fleet home was started for \
+         127.0.0.1:{port}\n"
     );
     assert!(
         said.out.starts_with(&refusal),
