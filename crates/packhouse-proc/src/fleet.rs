@@ -28,6 +28,7 @@ pub use template::{Placeholder, Template, TemplateError};
 use crate::devices::DeviceSpec;
 use packhouse_base::digest::Digest;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
@@ -166,6 +167,8 @@ pub struct Reading {
     pub name: Option<FleetName>,
     /// Every worker whose name is one, in the order of the file, once.
     pub declared: Vec<WorkerName>,
+    /// Every worker without a right name, in the order of the file.
+    pub unnamed: Vec<Unnamed>,
     /// What is complete: `None` without a name. Workers that are not complete are left out; those
     /// that are may still be blocked.
     pub fleet: Option<Fleet>,
@@ -173,6 +176,21 @@ pub struct Reading {
     pub mistakes: Vec<Mistake>,
     /// How many lines are before the first table: its name is on one of them.
     pub top_lines: usize,
+}
+
+/// A worker whose name is missing or no name. Mistakes call it by its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unnamed {
+    /// Its place among the workers, as `#2`.
+    pub label: String,
+    /// The line of its table in the file.
+    pub line: usize,
+}
+
+impl fmt::Display for Unnamed {
+    fn fmt(&self, target: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(target, "{} (line {})", self.label, self.line)
+    }
 }
 
 impl Reading {

@@ -10,12 +10,13 @@ use crate::worker_words::{FleetArgs, FleetFileArgs};
 use packhouse_proc::devices::Inventory;
 use packhouse_proc::fleet::host::{Host, Models};
 use packhouse_proc::fleet::{
-    self, FLEET_BYTES_MAX, FleetName, Mistake, Reading, Worker, WorkerName,
+    self, FLEET_BYTES_MAX, FleetCommand, FleetName, Mistake, Reading, Unnamed, Worker, WorkerName,
 };
+use packhouse_proc::render::Rendered;
 use packhouse_stage::models::AdmittedModel;
 use packhouse_sys::fs::Fs as _;
 use packhouse_sys::real::RealFs;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 /// A fleet file and all that could be read of it.
@@ -127,6 +128,20 @@ impl FleetFile {
         })
     }
 
+    /// What keeps a worker without a name from a command, each in a line.
+    pub(crate) fn against(&self, command: FleetCommand, unnamed: &Unnamed) -> Vec<String> {
+        let mistakes = self.reading.blocking(command, &unnamed.label).into_iter();
+        mistakes.map(|mistake| self.say(mistake)).collect()
+    }
+
+    /// The workers without a right name, where all workers are asked for.
+    pub(crate) fn unnamed(&self, args: &FleetFileArgs) -> &[Unnamed] {
+        match args.worker.as_slice() {
+            [] => &self.reading.unnamed,
+            _ => &[],
+        }
+    }
+
     /// Says that the file names no worker, and why.
     pub(crate) fn without_workers(&self) -> Failure {
         let failure = Failure::new("the fleet file names no worker", self.path.display());
@@ -200,6 +215,21 @@ impl<'l> Workplace<'l> {
             first_free_port: self.first_free_port,
             models: self,
         }
+    }
+
+    /// Why a worker with packs would not start: it starts under `packhouse run`, which needs the
+    /// plug-in and seeks it in the worker's own environment.
+    pub(crate) fn lacks_plugin(&self, worker: &Worker, rendered: &Rendered) -> Option<String> {
+        if !worker.packs {
+            return None;
+        }
+        let lookup = |name: &str| rendered.environment.get(OsStr::new(name)).cloned();
+        let failure = places::plugin(&lookup, &self.packhouse).err()?;
+        Some(format!(
+            "{}; packs need it: set environment.PACKHOUSE_PLUGIN in the fleet file, or list \
+             \"PACKHOUSE_PLUGIN\" in inherit and export it",
+            failure.headline()
+        ))
     }
 
     /// The copy in RAM of a worker's model. `None`: it has no model, or wants no copy.

@@ -3,7 +3,7 @@
 use crate::answer::{Answer, Column, table};
 use crate::bar::Bar;
 use crate::cli::{StageArgs, StageValidateArgs, UnstageArgs};
-use crate::failure::{Exit, Failure};
+use crate::failure::{Exit, Failure, quoted};
 use crate::model_look::CopiesAtAGlance;
 use crate::places::Lookup;
 use crate::stores::{self, Purpose, short};
@@ -251,9 +251,15 @@ pub(crate) fn unusable(path: &Path, error: &StageRootError) -> Failure {
     if error.is_missing() {
         return Failure::new("nothing is staged here", path.display()).hint("packhouse stage");
     }
+    let hint = match error {
+        StageRootError::Mode { path, .. } => format!("chmod 700 {}", quoted(path)),
+        StageRootError::Path(_) | StageRootError::Owner { .. } | StageRootError::Remote { .. } => {
+            format!("ls -ld {}", quoted(path))
+        }
+    };
     Failure::new("cannot use the folder of stages", path.display())
         .because(error)
-        .hint(format!("ls -ld {}", path.display()))
+        .hint(hint)
 }
 
 /// Opens the store for reading, and for moving damaged objects away where it can be written.

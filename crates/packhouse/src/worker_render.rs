@@ -21,7 +21,14 @@ pub(crate) fn render(args: &FleetFileArgs, lookup: Lookup<'_>) -> Result<Answer,
         return Err(file.without_workers());
     }
     let place = Workplace::look(lookup)?;
-    let mut text = String::new();
+    // Each text replaces the shell that executes it: of several, a shell would execute the first.
+    let is_together = names.len() > 1;
+    let mut text = match names.len() {
+        0 | 1 => String::new(),
+        count => {
+            format!("# {count} workers, each in the background; for one alone: --worker NAME\n")
+        }
+    };
     let mut workers = Vec::new();
     let mut is_refused = false;
     for name in names {
@@ -29,7 +36,10 @@ pub(crate) fn render(args: &FleetFileArgs, lookup: Lookup<'_>) -> Result<Answer,
         match one(&file, &name, &place) {
             Ok((worker, found, rendered)) => {
                 let _ = writeln!(text, "{separator}# worker {name}{}", copy(worker, &found));
-                let _ = writeln!(text, "{rendered}");
+                let _ = match is_together {
+                    true => writeln!(text, "({rendered}) &"),
+                    false => writeln!(text, "{rendered}"),
+                };
                 workers.push(document(&name, &found, &rendered));
             }
             Err(why) => {
@@ -41,6 +51,18 @@ pub(crate) fn render(args: &FleetFileArgs, lookup: Lookup<'_>) -> Result<Answer,
                 workers.push(json!({ "worker": name.as_str(), "problems": why }));
             }
         }
+    }
+    for unnamed in file.unnamed(args) {
+        is_refused = true;
+        let why = file.against(FleetCommand::Render, unnamed);
+        let _ = writeln!(text, "\n# worker {unnamed} can't be rendered:");
+        for line in &why {
+            let _ = writeln!(text, "# {}", Shown(line));
+        }
+        workers.push(json!({ "worker": unnamed.label, "problems": why }));
+    }
+    if is_together {
+        text += "\nwait\n";
     }
     Ok(Answer {
         text,

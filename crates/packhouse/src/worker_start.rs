@@ -8,14 +8,14 @@ use crate::worker_launch::{Desk, InFlight, Refused, Would};
 use crate::worker_wait::{self, Waited};
 use crate::worker_words::WorkerStartArgs;
 use packhouse_base::shown::Shown;
-use packhouse_proc::fleet::WorkerName;
+use packhouse_proc::fleet::{FleetCommand, WorkerName};
 use packhouse_proc::logs::LogText;
 use packhouse_proc::ready::NotReady;
 use packhouse_proc::records::{Identity, Record as _};
 use packhouse_proc::runs::Run;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 
 /// Answers the command. A worker that is refused does not stop the others.
 pub(crate) fn start(args: &WorkerStartArgs, lookup: Lookup<'_>) -> Result<Answer, Failure> {
@@ -30,13 +30,43 @@ pub(crate) fn start(args: &WorkerStartArgs, lookup: Lookup<'_>) -> Result<Answer
         .iter()
         .map(|name| desk.begin(name, args.execute))
         .collect();
-    let ended = worker_wait::wait(&desk.procfs, &names, begun);
+    let mut ended = worker_wait::wait(&desk.procfs, &names, begun);
+    let mut labels: Vec<Label> = names.iter().map(Label::of).collect();
+    for unnamed in file.unnamed(&args.fleet) {
+        labels.push(Label {
+            id: unnamed.label.clone(),
+            shown: format!("worker {unnamed}"),
+        });
+        let reasons = file.against(FleetCommand::Start, unnamed);
+        ended.push(Waited::Refused(reasons.into()));
+    }
     let mut report = Report::default();
     report.of_all(&ended);
-    for (name, ended) in names.iter().zip(ended) {
-        report.add(name, ended);
+    for (label, ended) in labels.iter().zip(ended) {
+        report.add(label, ended);
     }
     Ok(report.answer(&file, args.execute))
+}
+
+/// What a worker is called: by its name, or by its place where that is no name.
+struct Label {
+    id: String,
+    shown: String,
+}
+
+impl Label {
+    fn of(name: &WorkerName) -> Self {
+        Self {
+            id: name.to_string(),
+            shown: name.to_string(),
+        }
+    }
+}
+
+impl fmt::Display for Label {
+    fn fmt(&self, target: &mut fmt::Formatter<'_>) -> fmt::Result {
+        target.write_str(&self.shown)
+    }
 }
 
 #[derive(Default)]
@@ -45,6 +75,8 @@ struct Report {
     /// Reasons by which every worker is refused: told once.
     of_all: BTreeSet<String>,
     workers: Vec<Value>,
+    /// Whether anything would be done with --execute.
+    would_start: bool,
     is_refused: bool,
     is_not_ready: bool,
 }
@@ -78,7 +110,7 @@ impl Report {
         self.of_all = shared;
     }
 
-    fn add(&mut self, name: &WorkerName, waited: Waited) {
+    fn add(&mut self, name: &Label, waited: Waited) {
         match waited {
             Waited::Would(would) => self.would(name, &would),
             Waited::Refused(refused) => self.refused(name, &refused),
@@ -90,7 +122,7 @@ impl Report {
     }
 
     fn answer(mut self, file: &FleetFile, execute: bool) -> Answer {
-        if !execute {
+        if !execute && self.would_start {
             self.text += "Nothing was started: add --execute\n";
         }
         let exit = match (self.is_refused, self.is_not_ready) {
@@ -110,7 +142,8 @@ impl Report {
         }
     }
 
-    fn would(&mut self, name: &WorkerName, would: &Would) {
+    fn would(&mut self, name: &Label, would: &Would) {
+        self.would_start = true;
         let devices = would.devices.iter().map(|device| device.id.to_string());
         let devices: Vec<String> = devices.collect();
         match would.resumes {
@@ -124,7 +157,7 @@ impl Report {
         }
         self.notes(&would.notes);
         self.workers.push(json!({
-            "worker": name.as_str(),
+            "worker": name.id,
             "outcome": "would_start",
             "resumes": would.resumes,
             "devices": devices,
@@ -133,7 +166,7 @@ impl Report {
         }));
     }
 
-    fn refused(&mut self, name: &WorkerName, refused: &Refused) {
+    fn refused(&mut self, name: &Label, refused: &Refused) {
         self.is_refused = true;
         let is_own = |reason: &&String| !self.of_all.contains(*reason);
         let own: Vec<&String> = refused.reasons.iter().filter(is_own).collect();
@@ -143,7 +176,7 @@ impl Report {
         let log = self.log(refused.run.as_ref());
         self.notes(&refused.notes);
         self.workers.push(json!({
-            "worker": name.as_str(),
+            "worker": name.id,
             "outcome": "refused",
             "reasons": refused.reasons,
             "notes": refused.notes,
@@ -151,7 +184,7 @@ impl Report {
         }));
     }
 
-    fn ready(&mut self, name: &WorkerName, flight: &InFlight, identity: &Identity) {
+    fn ready(&mut self, name: &Label, flight: &InFlight, identity: &Identity) {
         let after = identity.ready_after_ns;
         let after = after.map_or_else(String::new, |ns| format!(" after {}", seconds(ns)));
         self.line(&format!(
@@ -162,7 +195,7 @@ impl Report {
         ));
         self.notes(&flight.notes);
         self.workers.push(json!({
-            "worker": name.as_str(),
+            "worker": name.id,
             "outcome": "ready",
             "run": flight.underway.run.number(),
             "resumed": flight.resumed,
@@ -171,13 +204,15 @@ impl Report {
         }));
     }
 
-    fn not_ready(&mut self, name: &WorkerName, flight: &InFlight, why: &NotReady) {
+    fn not_ready(&mut self, name: &Label, flight: &InFlight, why: &NotReady) {
         self.is_not_ready = true;
+        // What was asked for was not carried through.
+        self.is_refused |= matches!(why, NotReady::Interrupted { .. });
         self.line(&format!("{name}: not ready: {why}"));
         let log = self.log(Some(&flight.underway.run));
         self.notes(&flight.notes);
         self.workers.push(json!({
-            "worker": name.as_str(),
+            "worker": name.id,
             "outcome": "not_ready",
             "run": flight.underway.run.number(),
             "reason": why.to_string(),

@@ -1,15 +1,14 @@
 //! `worker validate`: a fleet file against its format and this host.
 
 use crate::answer::Answer;
-use crate::failure::{Exit, Failure};
+use crate::failure::{Exit, Failure, quoted};
 use crate::fleets::{self, FleetFile, Workplace};
-use crate::places::{self, Lookup};
+use crate::places::Lookup;
 use crate::worker_words::FleetFileArgs;
 use packhouse_base::shown::Shown;
 use packhouse_proc::fleet::host::{Problem, host_problems, look};
 use packhouse_proc::fleet::{Blocks, Commands, FleetCommand, Reach};
 use serde_json::{Value, json};
-use std::ffi::OsStr;
 use std::fmt::Write as _;
 
 /// Answers the command: 0 when nothing blocks the workers that are asked for, else 1.
@@ -53,6 +52,28 @@ pub(crate) fn validate(args: &FleetFileArgs, lookup: Lookup<'_>) -> Result<Answe
             "stop": true,
             "logs": true,
         }));
+    }
+    for unnamed in file.unnamed(args) {
+        let _ = writeln!(
+            text,
+            "worker {unnamed}: render and start are blocked; the others need its name"
+        );
+        workers.push(json!({
+            "worker": unnamed.label,
+            "render": false,
+            "start": false,
+            "status": false,
+            "stop": false,
+            "logs": false,
+        }));
+    }
+    if workers.iter().any(|worker| worker["start"] == true) {
+        let _ = writeln!(
+            text,
+            "not looked at: taken ports, holders of devices, the model's SHA-256\n\
+             ports and holders are told by: packhouse worker start --config {}",
+            quoted(&file.path)
+        );
     }
     if file.reading.name.is_none() {
         text += "status, stop and logs need the fleet's name: --fleet NAME\n";
@@ -122,8 +143,7 @@ fn lines(file: &FleetFile, place: &Workplace<'_>) -> Vec<Line> {
     lines
 }
 
-/// Workers with packs start under `packhouse run`, which needs the plug-in; it is sought as the
-/// worker would find it.
+/// The workers with packs for which there is no plug-in.
 fn without_plugin(file: &FleetFile, place: &Workplace<'_>) -> Option<Line> {
     let fleet = file.reading.fleet.as_ref()?;
     let host = place.host();
@@ -136,9 +156,8 @@ fn without_plugin(file: &FleetFile, place: &Workplace<'_>) -> Option<Line> {
         let Ok(rendered) = found.render(worker, &host) else {
             continue;
         };
-        let lookup = |name: &str| rendered.environment.get(OsStr::new(name)).cloned();
-        if let Err(failure) = places::plugin(&lookup, &place.packhouse) {
-            missing.get_or_insert(failure.headline());
+        if let Some(why) = place.lacks_plugin(worker, &rendered) {
+            missing.get_or_insert(why);
             workers.insert(worker.name.to_string());
         }
     }

@@ -7,7 +7,7 @@ use super::rules;
 use super::syntax::{self, Slip};
 use super::table::{Located, Notes, Table, lines_before_tables, position, wrong_type};
 use super::template::Template;
-use super::{Backend, FLEET_BYTES_MAX, Fleet, Program, Reading, Worker};
+use super::{Backend, FLEET_BYTES_MAX, Fleet, Program, Reading, Unnamed, Worker};
 use crate::devices::DeviceSpec;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
@@ -31,6 +31,7 @@ pub(super) fn read(bytes: &[u8]) -> Reading {
         return Reading {
             name: None,
             declared: Vec::new(),
+            unnamed: Vec::new(),
             fleet: None,
             mistakes: notes.finish(""),
             top_lines: 1,
@@ -133,6 +134,7 @@ fn top_level(top: &Table<'_>, text: &str, notes: &mut Notes) -> Reading {
     Reading {
         name,
         declared,
+        unnamed: unnamed(top, text),
         fleet,
         mistakes: Vec::new(),
         top_lines: 0,
@@ -258,12 +260,7 @@ fn worker_tables<'f>(top: &Table<'f>, notes: &mut Notes) -> Vec<Table<'f>> {
     }
     let mut tables = Vec::new();
     for (index, item) in items.iter().take(WORKERS_MAX).enumerate() {
-        let name = item
-            .get_ref()
-            .get("name")
-            .and_then(|name| name.get_ref().as_str());
-        let name = name.filter(|name| WorkerName::parse(name).is_ok());
-        let label = name.map_or_else(|| format!("#{}", index + 1), str::to_owned);
+        let label = name_of(item.get_ref()).map_or_else(|| place(index), str::to_owned);
         let reach = Reach::one(&label);
         let at = item.span().start;
         match item.get_ref() {
@@ -274,6 +271,30 @@ fn worker_tables<'f>(top: &Table<'f>, notes: &mut Notes) -> Vec<Table<'f>> {
         }
     }
     tables
+}
+
+/// The name in a worker's table, where it is one.
+fn name_of<'f>(item: &'f DeValue<'_>) -> Option<&'f str> {
+    let name = item.get("name").and_then(|name| name.get_ref().as_str());
+    name.filter(|name| WorkerName::parse(name).is_ok())
+}
+
+fn place(index: usize) -> String {
+    format!("#{}", index + 1)
+}
+
+/// The workers that have no name that is one.
+fn unnamed(top: &Table<'_>, text: &str) -> Vec<Unnamed> {
+    let items = top.value("worker");
+    let items = items.and_then(|value| value.get_ref().as_array());
+    let items = items.into_iter().flatten().take(WORKERS_MAX).enumerate();
+    items
+        .filter(|(_, item)| name_of(item.get_ref()).is_none())
+        .map(|(index, item)| Unnamed {
+            label: place(index),
+            line: position(text, item.span().start).0,
+        })
+        .collect()
 }
 
 /// The profiles. A mistake in one reaches the workers that name it.
@@ -382,6 +403,10 @@ fn worker(
     finish: impl FnOnce(&mut Worker),
 ) -> Option<Worker> {
     let stop_timeouts = layer.stop_timeouts();
+    // Without a value that is there and wrong, what is left of it would be another worker.
+    let is_whole = !["model", "threads"]
+        .iter()
+        .any(|key| layer.wrong.contains(key));
     let environment = layer.environment.into_iter();
     let devices = draft.devices.iter().map(|device| device.value.clone());
     let mut worker = Worker {
@@ -408,7 +433,7 @@ fn worker(
         line: 0,
     };
     finish(&mut worker);
-    draft.has_all_devices.then_some(worker)
+    (draft.has_all_devices && is_whole).then_some(worker)
 }
 
 /// A worker's devices: one text or an array of them. `None`: none could be read.

@@ -318,7 +318,7 @@ impl From<SpecError> for Wrong {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Error)]
 pub enum FormFault {
     /// A path from nowhere.
-    #[error("a relative path: starts happen in other folders")]
+    #[error("a relative path: it must begin with /, and nothing stands for ~")]
     RelativePath,
     /// A program that is neither a path nor a name.
     #[error("a relative path: give an absolute one, or a bare name that is found on PATH")]

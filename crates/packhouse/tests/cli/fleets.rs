@@ -138,9 +138,15 @@ fn the_fleet_file_of_the_user_is_the_default() {
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(0));
+    let file = folder.join("fleet.toml");
     assert_eq!(
         String::from_utf8_lossy(&output.stdout),
-        "worker w0: nothing blocks it\n"
+        format!(
+            "worker w0: nothing blocks it\n\
+             not looked at: taken ports, holders of devices, the model's SHA-256\n\
+             ports and holders are told by: packhouse worker start --config {}\n",
+            file.display()
+        )
     );
 }
 
