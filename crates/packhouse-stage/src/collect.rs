@@ -99,6 +99,16 @@ pub fn strangers(root: &StageRoot) -> Result<Vec<String>, FsError> {
     root.strangers()
 }
 
+/// What dead processes left of stages and of copies of models: memory that `collect` gives back.
+pub fn unfinished(root: &StageRoot) -> Result<Unstaged, UnstageError> {
+    let _guard = root.lock_room()?;
+    let sweep = root.sweep(true)?;
+    Ok(Unstaged {
+        count: sweep.temp_count,
+        bytes: sweep.temp_bytes,
+    })
+}
+
 /// Removes all stages of a set. Errors when there is none.
 pub fn unstage(root: &StageRoot, set: SetKey) -> Result<Unstaged, UnstageError> {
     let mut unstaged = Unstaged::default();

@@ -37,7 +37,8 @@ mod turn;
 mod validate;
 
 pub use collect::{
-    Collected, StageListing, UnstageError, Unstaged, collect, list, list_sets, strangers, unstage,
+    Collected, StageListing, UnstageError, Unstaged, collect, list, list_sets, strangers,
+    unfinished, unstage,
 };
 pub use condemn::Condemned;
 pub use copy::CopyError;

@@ -25,6 +25,7 @@ pub struct StageRoot {
     pub(crate) dir: Dir,
     /// This user, whom alone everything below must belong to.
     pub(crate) own: Owners,
+    kind: FsKind,
 }
 
 /// Why a folder is not used for stages.
@@ -91,6 +92,11 @@ impl StageRoot {
         self.dir.path()
     }
 
+    /// What it is on: copies on anything but a RAM file system are no copies in RAM.
+    pub fn file_system(&self) -> FsKind {
+        self.kind
+    }
+
     fn walk(
         fs: Arc<dyn Fs>,
         clock: Arc<dyn Clock>,
@@ -124,6 +130,7 @@ impl StageRoot {
             clock,
             dir,
             own,
+            kind,
         })
     }
 

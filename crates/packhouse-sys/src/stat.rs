@@ -213,6 +213,21 @@ impl FsKind {
         }
     }
 
+    /// Says whether its files are in RAM, or in swap. ramfs and hugetlbfs are not among the known.
+    pub fn is_ram(self) -> bool {
+        match self {
+            Self::Tmpfs => true,
+            Self::Ext
+            | Self::Xfs
+            | Self::Btrfs
+            | Self::Overlay
+            | Self::Nfs
+            | Self::Fuse
+            | Self::NineP
+            | Self::Unknown(_) => false,
+        }
+    }
+
     /// Says what its stat and mappings are good for.
     ///
     /// overlayfs counts as local: it passes on size, mtime and ctime of the real file, refuses a
@@ -273,6 +288,17 @@ mod tests {
         for magic in [0x6969, 0x6573_5546, 0x0102_1997, 0xFF53_4D42, 0] {
             assert_eq!(FsKind::from_magic(magic).trust(), FsTrust::Remote);
         }
+    }
+
+    #[test]
+    fn only_tmpfs_is_known_to_be_ram() {
+        let magics = [0xEF53, 0x5846_5342, 0x9123_683E, 0x794C_7630, 0x6969, 0];
+        assert!(
+            !magics
+                .iter()
+                .any(|magic| FsKind::from_magic(*magic).is_ram())
+        );
+        assert!(FsKind::from_magic(0x0102_1994).is_ram());
     }
 
     #[test]

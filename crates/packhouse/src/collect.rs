@@ -134,12 +134,17 @@ fn text(report: &GcReport, swept: &Swept) -> String {
     );
     text += &table(&[Column::Left, Column::Right, Column::Right], &rows);
     let freed = report.freed;
+    let (unfinished_bytes, copies_bytes) = swept.freed();
     text += &format!(
         "frees {} now, {} when current users end; {} stay\n",
-        units::bytes(freed.now_bytes),
+        units::bytes(freed.now_bytes + unfinished_bytes),
         units::bytes(freed.later_bytes),
         units::bytes(report.plan.kept_bytes),
     );
+    if copies_bytes > 0 {
+        let bytes = units::bytes(copies_bytes);
+        text += &format!("{bytes} of older copies are free once nobody maps them\n");
+    }
     if freed.linked_bytes > 0 {
         let bytes = units::bytes(freed.linked_bytes);
         text += &format!("{bytes} have another name outside the store and are not freed\n");
@@ -172,7 +177,7 @@ fn document(report: &GcReport, swept: &Swept) -> Value {
         "removed_sets": sets,
         "kept_bytes": report.plan.kept_bytes,
         "above_cap_bytes": report.plan.above_cap_bytes,
-        "freed_now_bytes": report.freed.now_bytes,
+        "freed_now_bytes": report.freed.now_bytes + swept.freed().0,
         "freed_later_bytes": report.freed.later_bytes,
         "linked_bytes": report.freed.linked_bytes,
         "every_process_seen": report.freed.every_process_seen,
@@ -180,6 +185,7 @@ fn document(report: &GcReport, swept: &Swept) -> Value {
         "damaged": report.damaged,
         "failures": report.failures,
     });
+    document["freed_copies_bytes"] = swept.freed().1.into();
     document["stage_failures"] = swept.collected.failures.clone().into();
     document["stage_strangers"] = swept.collected.strangers.clone().into();
     document["stage_problem"] = swept.problem().into();

@@ -5,7 +5,7 @@ use crate::failure::{Failure, quoted};
 use crate::model_source::{self, ModelSource, NoCopy};
 use crate::model_words::{ModelCommand, ModelFolderArgs, ModelPathArgs};
 use crate::places::Lookup;
-use crate::{model_drop, model_look, model_prepare, stage};
+use crate::{model_drop, model_look, model_prepare, ram, stage};
 use packhouse_base::digest::Digest;
 use packhouse_stage::StageRoot;
 use packhouse_stage::models::{self, ModelKey, ModelMiss};
@@ -193,7 +193,10 @@ fn path(args: &ModelPathArgs, lookup: Lookup<'_>) -> Result<Answer, Failure> {
             "bytes": found.bytes,
         }));
     }
-    Ok(Answer::done(text, json!({ "models": documents })))
+    // Scripts read paths, and nothing else, from stdout.
+    eprint!("{}", ram::note(&root));
+    let json = json!({ "models": documents, "in_ram": ram::is_ram(&root) });
+    Ok(Answer::done(text, json))
 }
 
 /// Says why a model's copy is not to be used.

@@ -7,6 +7,7 @@ use crate::model::{Place, keys, short};
 use crate::model_source::{self, ModelSource};
 use crate::model_words::{ModelFolderArgs, ModelSelectArgs, ModelVerifyArgs};
 use crate::places::Lookup;
+use crate::ram;
 use packhouse_base::Blame;
 use packhouse_base::units;
 use packhouse_stage::models::{
@@ -15,6 +16,7 @@ use packhouse_stage::models::{
 use packhouse_stage::{Condemned, StageRoot};
 use packhouse_sys::clock::{Clock as _, RealClock};
 use packhouse_sys::signal;
+use packhouse_sys::stat::FsKind;
 use serde_json::{Value, json};
 use std::num::NonZeroUsize;
 use std::path::Path;
@@ -45,17 +47,39 @@ pub(crate) fn status(args: &ModelSelectArgs, lookup: Lookup<'_>) -> Result<Answe
         }
     }
     let is_good = rows.iter().all(|row| row.found.is_ok());
+    let left = root.as_ref().map(left);
     let json = json!({
         "root": place.path.display().to_string(),
+        "in_ram": root.as_ref().map(ram::is_ram),
+        "unfinished_bytes": left.as_ref().and_then(|left| left.as_ref().ok()),
         "good": is_good,
         "copies": rows.iter().map(row_document).collect::<Vec<_>>(),
     });
-    let text = match rows.is_empty() {
+    let mut text = match rows.is_empty() {
         true => format!("no model is copied to {}\n", place.path.display()),
         false => status_text(&rows),
     };
+    text += &left.as_ref().map(left_line).unwrap_or_default();
+    text += &root.as_ref().map(ram::note).unwrap_or_default();
     let exit = if is_good { Exit::Done } else { Exit::Negative };
     Ok(Answer { text, json, exit })
+}
+
+/// Bytes that dead processes left in the folder, or why nobody knows.
+fn left(root: &StageRoot) -> Result<u64, String> {
+    let left = packhouse_stage::unfinished(root).map_err(|error| error.to_string());
+    left.map(|left| left.bytes)
+}
+
+fn left_line(left: &Result<u64, String>) -> String {
+    match left {
+        Ok(0) => String::new(),
+        Ok(bytes) => format!(
+            "unfinished, of processes that ended: {}; packhouse gc removes it\n",
+            units::bytes(*bytes)
+        ),
+        Err(why) => format!("what ended processes left unfinished is unknown: {why}\n"),
+    }
 }
 
 /// A copy has one row for each path that it was copied from or found for.
@@ -270,9 +294,15 @@ pub(crate) fn warm(args: &ModelSelectArgs, lookup: Lookup<'_>) -> Result<Answer,
     }
     let duration_ns = RealClock.steady_ns().saturating_sub(began_ns);
     let took = units::duration_ns(duration_ns);
-    let text = format!("{} in memory ({took})\n", units::bytes(bytes));
+    let kind = root.as_ref().map(StageRoot::file_system);
+    let text = format!("{} {} ({took})\n", units::bytes(bytes), ram::place(kind));
     let keys: Vec<String> = keys.iter().map(ModelKey::to_string).collect();
-    let json = json!({ "models": keys, "bytes": bytes, "duration_ns": duration_ns });
+    let json = json!({
+        "models": keys,
+        "bytes": bytes,
+        "in_ram": root.as_ref().map(ram::is_ram),
+        "duration_ns": duration_ns,
+    });
     Ok(Answer::done(text, json))
 }
 
@@ -300,16 +330,20 @@ pub(crate) struct CopiesAtAGlance {
     count: u64,
     bytes: u64,
     broken_count: u64,
+    kind: Option<FsKind>,
     problem: Option<String>,
 }
 
 impl CopiesAtAGlance {
     pub(crate) fn of(lookup: Lookup<'_>) -> Self {
-        let listed = || -> Result<Vec<ModelListing>, Failure> {
+        let listed = || -> Result<(Vec<ModelListing>, Option<FsKind>), Failure> {
             let place = Place::of(&ModelFolderArgs { root: None }, lookup)?;
             match place.open()? {
-                None => Ok(Vec::new()),
-                Some(root) => models::list(&root).map_err(|error| place.unreadable(&error)),
+                None => Ok((Vec::new(), None)),
+                Some(root) => {
+                    let listed = models::list(&root).map_err(|error| place.unreadable(&error));
+                    Ok((listed?, Some(root.file_system())))
+                }
             }
         };
         match listed() {
@@ -317,13 +351,14 @@ impl CopiesAtAGlance {
                 problem: Some(failure.reason()),
                 ..Self::default()
             },
-            Ok(listed) => Self {
+            Ok((listed, kind)) => Self {
                 count: listed.len() as u64,
                 bytes: listed.iter().map(|listing| listing.bytes).sum(),
                 broken_count: listed
                     .iter()
                     .filter(|listing| listing.problem.is_some())
                     .count() as u64,
+                kind,
                 problem: None,
             },
         }
@@ -339,7 +374,7 @@ impl CopiesAtAGlance {
             0 => String::new(),
             count => format!(", {count} broken: packhouse model status"),
         };
-        format!("{} in memory ({bytes}){broken}", self.count)
+        format!("{} {} ({bytes}){broken}", self.count, ram::place(self.kind))
     }
 
     /// A line where there are any: they stay.
@@ -356,6 +391,7 @@ impl CopiesAtAGlance {
             "count": self.count,
             "bytes": self.bytes,
             "broken_count": self.broken_count,
+            "in_ram": self.kind.map(FsKind::is_ram),
             "problem": self.problem,
         })
     }

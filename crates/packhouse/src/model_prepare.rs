@@ -7,7 +7,7 @@ use crate::model::{Place, digest, short};
 use crate::model_source::{ModelSource, digests};
 use crate::model_words::ModelPrepareArgs;
 use crate::places::{Lookup, Places};
-use crate::stage;
+use crate::{ram, stage};
 use packhouse_base::digest::Digest;
 use packhouse_base::units;
 use packhouse_stage::models::{
@@ -49,7 +49,9 @@ pub(crate) fn prepare(args: &ModelPrepareArgs, lookup: Lookup<'_>) -> Result<Ans
         text += &line(&place, &source.path, &prepared, duration_ns);
         documents.push(document(&source.path, &prepared, duration_ns));
     }
-    Ok(Answer::done(text, json!({ "models": documents })))
+    text += &ram::note(&root);
+    let json = json!({ "models": documents, "in_ram": ram::is_ram(&root) });
+    Ok(Answer::done(text, json))
 }
 
 fn prepare_one(

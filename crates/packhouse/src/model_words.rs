@@ -32,7 +32,9 @@ pub(crate) enum ModelCommand {
     Path(ModelPathArgs),
     /// Drop copies; what is mapped stays until its users end
     ///
-    /// Only says what would go, unless --execute is given.
+    /// Only says what would go and who uses it, unless --execute is given. A copy in use whose
+    /// source is gone is the only one, and is not dropped: ends with 3.
+    #[command(verbatim_doc_comment)]
     Drop(ModelDropArgs),
 }
 
@@ -115,6 +117,9 @@ pub(crate) struct ModelDropArgs {
     /// Really drop them
     #[arg(long)]
     pub(crate) execute: bool,
+    /// Also those in use whose source is gone
+    #[arg(long)]
+    pub(crate) even_if_used: bool,
     #[command(flatten)]
     pub(crate) folder: ModelFolderArgs,
     /// Seconds to wait for another process that works on the same

@@ -1,6 +1,7 @@
 //! What is staged, for the commands that look at a store as a whole: `ls`, `du` and `gc`.
 
 use crate::places::Lookup;
+use crate::ram;
 use crate::stage::{open_root, root_path, stranger_lines, unusable};
 use crate::stores::short;
 use packhouse_base::digest::SetKey;
@@ -9,6 +10,7 @@ use packhouse_base::units;
 use packhouse_stage::models::{self, CollectedModels};
 use packhouse_stage::{Collected, StageListing};
 use packhouse_store::root::Store;
+use packhouse_sys::stat::FsKind;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
@@ -18,6 +20,7 @@ use std::path::PathBuf;
 pub(crate) struct Listed {
     path: Option<PathBuf>,
     pub(crate) stages: Vec<StageListing>,
+    kind: Option<FsKind>,
     problem: Option<String>,
 }
 
@@ -40,10 +43,13 @@ impl Listed {
             }
         };
         match open_root(&path, false) {
-            Ok(root) => match packhouse_stage::list(&root) {
-                Ok(stages) => listed.stages = stages,
-                Err(error) => listed.problem = Some(error.to_string()),
-            },
+            Ok(root) => {
+                listed.kind = Some(root.file_system());
+                match packhouse_stage::list(&root) {
+                    Ok(stages) => listed.stages = stages,
+                    Err(error) => listed.problem = Some(error.to_string()),
+                }
+            }
             Err(error) if error.is_missing() => {}
             Err(error) => listed.problem = Some(unusable(&path, &error).reason()),
         }
@@ -63,9 +69,10 @@ impl Listed {
             Some(problem) => format!("{path} is not used: {problem}"),
             None => {
                 let bytes = units::bytes(self.bytes());
+                let place = ram::place(self.kind);
                 match self.stages.len() {
-                    1 => format!("{path}: 1 set in memory ({bytes})"),
-                    count => format!("{path}: {count} sets in memory ({bytes})"),
+                    1 => format!("{path}: 1 set {place} ({bytes})"),
+                    count => format!("{path}: {count} sets {place} ({bytes})"),
                 }
             }
         }
@@ -121,6 +128,18 @@ impl Listed {
 }
 
 impl Swept {
+    /// Bytes of what nobody finishes and nobody maps, and of copies that somebody may still map.
+    pub(crate) fn freed(&self) -> (u64, u64) {
+        let Collected {
+            orphans,
+            superseded,
+            temps,
+            ..
+        } = &self.collected;
+        let copies = orphans.bytes + superseded.bytes + self.models.superseded.bytes;
+        (temps.bytes, copies)
+    }
+
     /// Removes the store's stages of sets that `keep` does not know, and what nobody finishes.
     pub(crate) fn of(
         store: &Store,

@@ -316,7 +316,7 @@ fn gc_and_doctor_know_the_copies() {
     prepare(&sandbox, &["model.gguf"]);
     let (_, said, _) = run(&sandbox, &["doctor"]);
     assert!(
-        said.contains("model copies") && said.contains("1 in memory (52 B)"),
+        said.contains("model copies") && said.contains("(52 B)"),
         "{said}"
     );
     let stranger = sandbox.path("stage/models/notes");
@@ -336,4 +336,176 @@ fn gc_and_doctor_know_the_copies() {
     chmod(&copy(&sandbox, 1), 0o666);
     let (_, said, _) = run(&sandbox, &["doctor"]);
     assert!(said.contains("1 broken: packhouse model status"), "{said}");
+}
+
+/// What `stat` calls the file system of a folder.
+fn file_system(folder: &Path) -> String {
+    let mut command = std::process::Command::new("stat");
+    let output = command.args(["-f", "-c", "%T"]).arg(folder).output();
+    let output = output.expect("because hosts have stat");
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}
+
+#[test]
+fn a_folder_on_a_disk_is_never_called_ram() {
+    let sandbox = with_model();
+    let disk = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    if file_system(disk.path()) == "tmpfs" {
+        println!("NOT EXERCISED: the build folder is in RAM");
+        return;
+    }
+    let memory = tempfile::tempdir_in("/dev/shm").expect("because hosts have memory");
+    for (folder, is_ram) in [(disk.path(), false), (memory.path(), true)] {
+        let run = |words: &[&str]| {
+            let mut command = sandbox.command(words);
+            let output = command.env("PACKHOUSE_STAGE", folder.join("stage"));
+            let output = output.output().unwrap();
+            let text = |bytes| String::from_utf8(bytes).unwrap();
+            (text(output.stdout), text(output.stderr))
+        };
+        let note = format!("note: copies in {}/stage are not in RAM", folder.display());
+        let prepare = ["model", "prepare", "model.gguf", "--min-free", "0"];
+        for words in [&prepare[..], &["model", "status"]] {
+            let (said, complained) = run(words);
+            assert_eq!(
+                said.contains(&note),
+                !is_ram,
+                "{words:?}: {said}{complained}"
+            );
+        }
+        let (said, complained) = run(&["model", "path", "model.gguf"]);
+        assert_eq!(said.lines().count(), 1, "{said}");
+        assert_eq!(complained.contains(&note), !is_ram, "{complained}");
+        for words in [&["model", "warm"][..], &["doctor"]] {
+            let (said, _) = run(words);
+            assert_eq!(said.contains("in memory"), is_ram, "{words:?}: {said}");
+            assert_eq!(said.contains(", not in RAM"), !is_ram, "{words:?}: {said}");
+        }
+        for words in ["prepare", "status", "path", "warm"] {
+            let model = if words == "warm" {
+                &[][..]
+            } else {
+                &["model.gguf"]
+            };
+            let (said, _) = run(&[&["model", words, "--json"], model].concat());
+            let document: Value = serde_json::from_str(&said).unwrap();
+            assert_eq!(document["in_ram"], is_ram, "{words}: {said}");
+        }
+        let document: Value = serde_json::from_str(&run(&["doctor", "--json"]).0).unwrap();
+        assert_eq!(document["model_copies"]["in_ram"], is_ram);
+    }
+}
+
+/// Maps a file for reading until its input ends.
+const READER: &str = "
+import mmap, sys
+with open(sys.argv[1], 'rb') as file:
+    mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+sys.stdout.write('!')
+sys.stdout.flush()
+sys.stdin.read()
+";
+
+/// A process that is ended with its test.
+struct Reader(std::process::Child);
+
+impl Reader {
+    fn of(path: &Path) -> Self {
+        let child = std::process::Command::new("python3")
+            .args(["-c", READER])
+            .arg(path)
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn();
+        let mut reader = Self(child.expect("because the tests need python3"));
+        let stdout = reader.0.stdout.as_mut().expect("because it is piped");
+        let mapped = std::io::Read::read_exact(stdout, &mut [0]);
+        mapped.expect("because it maps the file");
+        reader
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        drop(self.0.stdin.take());
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn the_only_copy_is_not_dropped_while_a_process_uses_it() {
+    let sandbox = with_model();
+    prepare(&sandbox, &["model.gguf"]);
+    let drop_it = ["model", "drop", "--all"];
+    let (exit, said, _) = run(&sandbox, &drop_it);
+    assert_eq!(exit, 0);
+    assert!(!said.contains("in use"), "{said}");
+    assert!(!said.contains("only copy"), "{said}");
+    let reader = Reader::of(&copy(&sandbox, 1));
+    let user = format!("in use by pid {} (python3", reader.0.id());
+    // With its source there, it can be made again.
+    let (exit, said, _) = run(&sandbox, &drop_it);
+    assert_eq!(exit, 0, "{said}");
+    assert!(
+        said.contains("would drop") && said.contains(&user),
+        "{said}"
+    );
+    std::fs::rename(sandbox.path("model.gguf"), sandbox.path("away.gguf")).unwrap();
+    for words in [&drop_it[..], &["model", "drop", "--all", "--execute"]] {
+        let (exit, said, _) = run(&sandbox, words);
+        assert_eq!(exit, 3, "{said}");
+        assert!(
+            said.contains("refused to drop") && said.contains(&user),
+            "{said}"
+        );
+        assert!(said.contains("this is the only copy known"), "{said}");
+        assert!(copy(&sandbox, 1).exists());
+    }
+    let (_, said, _) = run(&sandbox, &["model", "drop", "--all", "--json"]);
+    let document: Value = serde_json::from_str(&said).unwrap();
+    let found = &document["copies"][0];
+    assert_eq!(
+        (&found["only_copy"], &found["refused"]),
+        (&true.into(), &true.into())
+    );
+    assert_eq!(document["bytes"], 0);
+    let even = ["model", "drop", "--all", "--execute", "--even-if-used"];
+    let (exit, said, _) = run(&sandbox, &even);
+    assert_eq!(exit, 0, "{said}");
+    assert!(said.contains("free once what maps them ends"), "{said}");
+    assert!(!copy(&sandbox, 1).exists());
+}
+
+#[test]
+fn nobody_s_use_keeps_the_only_copy_from_being_dropped() {
+    let sandbox = with_model();
+    prepare(&sandbox, &["model.gguf"]);
+    std::fs::remove_file(sandbox.path("model.gguf")).unwrap();
+    let (exit, said, _) = run(&sandbox, &["model", "drop", "--all", "--execute"]);
+    assert_eq!(exit, 0, "{said}");
+    assert!(said.contains("this is the only copy known"), "{said}");
+    assert!(said.contains("52 B are free\n"), "{said}");
+    assert!(!copy(&sandbox, 1).exists());
+}
+
+#[test]
+fn what_a_killed_preparation_left_is_shown_and_counted_by_gc() {
+    let sandbox = with_model();
+    let store = crate::store::open(&sandbox);
+    crate::store::set(&store, "first.gguf", &crate::store::FIRST);
+    prepare(&sandbox, &["model.gguf"]);
+    let left = sandbox.path("stage/models/.tmp-00/files");
+    std::fs::create_dir_all(&left).unwrap();
+    std::fs::write(left.join("model.gguf"), [7; 1000]).unwrap();
+    let (exit, said, _) = run(&sandbox, &["model", "status"]);
+    assert_eq!(exit, 0);
+    let line = "unfinished, of processes that ended: 1000 B; packhouse gc removes it";
+    assert!(said.contains(line), "{said}");
+    for words in [&["gc", "--dry-run"][..], &["gc"]] {
+        let (_, said, _) = run(&sandbox, words);
+        assert!(said.contains("frees 1000 B now"), "{said}");
+    }
+    assert!(!left.exists());
+    let (_, said, _) = run(&sandbox, &["model", "status"]);
+    assert!(!said.contains("unfinished"), "{said}");
 }
