@@ -62,12 +62,24 @@ pub enum NotReady {
         left_behind: Vec<LeftBehind>,
     },
     /// It lives, and was not ready in time.
-    #[error("it was not ready within {timeout_s} s and is left running: {last}")]
+    #[error(
+        "it was not ready within {timeout_s} s and is left running: {last}; `packhouse worker start \
+         --execute` waits on, `packhouse worker stop --execute` ends it"
+    )]
     Timeout {
         /// How long was waited.
         timeout_s: u64,
         /// What was seen last.
         last: String,
+    },
+    /// The user asked the wait to end.
+    #[error(
+        "the wait was ended, and it goes on loading: pid {pid}; `packhouse worker status` says how \
+         far it is, `packhouse worker stop --execute` ends it"
+    )]
+    Interrupted {
+        /// The engine's.
+        pid: u32,
     },
     /// Another process answers where it should.
     #[error("{address} is held by {holders}, which is not this worker's")]
@@ -93,7 +105,7 @@ impl NotReady {
     pub fn blame(&self) -> Blame {
         match self {
             Self::Ended { .. } | Self::Timeout { .. } => Blame::Source,
-            Self::Foreign { .. } | Self::Stopping => Blame::Host,
+            Self::Foreign { .. } | Self::Stopping | Self::Interrupted { .. } => Blame::Host,
             Self::Procfs(error) => error.blame(),
             Self::Runs(error) => error.blame(),
         }
@@ -116,6 +128,8 @@ pub struct Waiting<'a> {
     pub order: &'a Order,
     /// Its processes.
     pub launched: &'a Launched,
+    /// Whether the user asked the wait to end.
+    pub cancel: &'a dyn Fn() -> bool,
 }
 
 impl Waiting<'_> {
@@ -132,8 +146,16 @@ impl Waiting<'_> {
             let last = match progress {
                 Progress::Serving { listener, at } => return self.identify(listener, at),
                 Progress::Starting => "nobody listens on its port".to_owned(),
-                Progress::Loading { health } => health.to_string(),
+                Progress::Loading { health } => {
+                    let order = self.order;
+                    let url = health::url(order.host, order.port, &order.health_path);
+                    format!("GET {url}: {health}")
+                }
             };
+            if (self.cancel)() {
+                let pid = self.launched.worker.pid;
+                return Err(NotReady::Interrupted { pid });
+            }
             if waited_ns >= timeout_ns {
                 return Err(NotReady::Timeout {
                     timeout_s: self.order.ready_timeout_s,

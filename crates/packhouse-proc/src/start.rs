@@ -66,7 +66,10 @@ pub struct Underway {
 #[derive(Debug, thiserror::Error)]
 pub enum LaunchError {
     /// The worker runs.
-    #[error("it runs already: {worker}, started as run {number}")]
+    #[error(
+        "it runs already: {worker}, started as run {number}; `packhouse worker status` says how it \
+         is, `packhouse worker stop --execute` ends it"
+    )]
     Runs {
         /// Its process.
         worker: AgedKey,
@@ -104,8 +107,8 @@ pub enum LaunchError {
     },
     /// The folder is shared with another machine, and the run before is of that one.
     #[error(
-        "run {number} was started on another machine, and whether it lives can't be told here: stop \
-         it there; where that machine is no more, remove {}", folder.display()
+        "run {number} was started on another machine, and whether it lives can't be told here: \
+         stop it there; where that machine is no more, remove {}", folder.display()
     )]
     OtherMachine {
         /// The run.

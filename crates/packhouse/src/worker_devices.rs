@@ -5,9 +5,7 @@ use crate::failure::Failure;
 use crate::places::Lookup;
 use packhouse_base::units;
 use packhouse_proc::devices::host_tools::{HostTools, QUESTION_NS};
-use packhouse_proc::devices::{
-    Device, Inventory, Observation, Roots, SourceReport, inventory,
-};
+use packhouse_proc::devices::{Device, Inventory, Observation, Roots, SourceReport, inventory};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
@@ -40,19 +38,28 @@ pub(crate) fn summary(inventory: &Inventory) -> String {
         Observation::Known(online) => format!("{} cores", online.count()),
         Observation::Absent | Observation::Unknown { .. } => "cores unknown".to_owned(),
     };
-    let nodes = inventory.devices.iter().filter(|device| device.pci.is_none());
+    let nodes = inventory
+        .devices
+        .iter()
+        .filter(|device| device.pci.is_none());
     let silent: Vec<&str> = silent(inventory).map(|report| report.source).collect();
     let silent = match silent.as_slice() {
         [] => String::new(),
         sources => format!("; no answer from {}", sources.join(", ")),
     };
-    format!("{cores} on {} NUMA nodes, {cards} cards{silent}", nodes.count())
+    format!(
+        "{cores} on {} NUMA nodes, {cards} cards{silent}",
+        nodes.count()
+    )
 }
 
 fn text(inventory: &Inventory) -> String {
     let mut rows = vec![HEAD.map(str::to_owned).to_vec()];
     rows.extend(inventory.devices.iter().map(row));
     let mut text = table(&COLUMNS, &rows);
+    if let Observation::Known(online) = &inventory.online {
+        text += &format!("cpu:{online}  the cores of this host, or any part of them\n");
+    }
     for device in &inventory.devices {
         for (what, why) in [
             ("memory", device.memory.why_unknown()),
@@ -71,7 +78,14 @@ fn text(inventory: &Inventory) -> String {
 }
 
 const HEAD: [&str; 8] = [
-    "device", "at", "node", "NUMA", "memory", "in use", "processes", "name",
+    "device",
+    "at",
+    "node",
+    "NUMA",
+    "memory",
+    "in use",
+    "processes",
+    "name",
 ];
 const COLUMNS: [Column; 8] = [
     Column::Left,

@@ -2,20 +2,22 @@
 
 use crate::answer::{Answer, Column, table};
 use crate::failure::Failure;
+use crate::fleets::{FleetFile, Workplace};
 use crate::places::Lookup;
-use crate::worker_devices;
 use crate::worker_holders::{Host, Others};
-use crate::worker_scope::{Scope, procfs};
+use crate::worker_scope::{Scope, procfs, way_out};
 use crate::worker_words::FleetArgs;
+use crate::{worker_devices, worker_edits};
 use packhouse_base::shown::Shown;
 use packhouse_proc::fleet::WorkerName;
 use packhouse_proc::group::{Doubt, Member, Unproven};
+use packhouse_proc::listeners::{Listener, listeners, owners_of};
 use packhouse_proc::procfs::Procfs;
-use packhouse_proc::ready::health::{Health, ask};
+use packhouse_proc::ready::health::{Health, ask, url};
 use packhouse_proc::records::LoadedContent;
 use packhouse_proc::runs::RunsError;
 use packhouse_proc::state::observe::{Listening, Observed, Place, observe};
-use packhouse_proc::state::{HealthSeen, PortSeen, State};
+use packhouse_proc::state::{HealthSeen, PortSeen, ProcessSeen, Reason, State};
 use serde_json::{Value, json};
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -52,7 +54,17 @@ fn with_holders(
     if rows.iter().all(|row| row.devices.is_empty()) {
         return rows;
     }
-    let host = Host::look(worker_devices::look(lookup), procfs, &scope.state);
+    let place = Workplace::look(lookup).ok();
+    let inventory = match &place {
+        Some(place) => place.inventory.clone(),
+        None => worker_devices::look(lookup),
+    };
+    if let (Some(file), Some(place)) = (&scope.file, &place) {
+        for (row, name) in rows.iter_mut().zip(&scope.names) {
+            row.compare(file, place, name);
+        }
+    }
+    let host = Host::look(inventory, procfs, &scope.state);
     for row in &mut rows {
         let own = row.processes.iter().map(|(_, member)| member.key);
         row.others = host.others((&scope.fleet, &row.name), &row.devices, own);
@@ -71,9 +83,14 @@ struct Row {
     health: Option<Health>,
     processes: Vec<(String, Member)>,
     listening: Vec<(Listening, String)>,
+    /// Where its own processes listen, when that is not its port.
+    elsewhere: Vec<SocketAddr>,
     devices: Vec<String>,
     others: Others,
     strays: Vec<String>,
+    /// Settings that the file has otherwise than the living run.
+    edits: Vec<String>,
+    edited: Option<String>,
 }
 
 impl Row {
@@ -120,8 +137,23 @@ impl Row {
             },
             others: Others::default(),
             strays: scope.strays(procfs, name),
+            elsewhere: own.map(|seen| elsewhere(procfs, seen)).unwrap_or_default(),
+            edits: Vec::new(),
+            edited: None,
             health: health.into_inner(),
             seen,
+        }
+    }
+
+    /// Compares what a living run was started with and what the file asks for now.
+    fn compare(&mut self, file: &FleetFile, place: &Workplace<'_>, name: &WorkerName) {
+        let Ok(seen) = &self.seen else {
+            return;
+        };
+        let order = seen.records.order.as_ref();
+        if let Some(order) = order.filter(|_| main_pid(seen).is_some()) {
+            self.edits = worker_edits::edits(file, place, name, order);
+            self.edited = worker_edits::say(file, name, &self.edits);
         }
     }
 
@@ -153,7 +185,7 @@ impl Row {
             main_pid(seen).map_or_else(dash, |pid| pid.to_string()),
             address.unwrap_or_else(dash),
             devices,
-            engine(seen).map_or_else(dash, |(_, digest)| short(&digest)),
+            engine(seen).map_or_else(dash, |(path, _)| program(&path)),
             seen.verdict.sentence(),
         ]
     }
@@ -162,20 +194,30 @@ impl Row {
     fn notes(&self) -> Vec<String> {
         let seen = match &self.seen {
             Ok(seen) => seen,
-            Err(error) => return vec![format!("{}: {error}", self.name)],
+            Err(error) => {
+                let notes = std::iter::once(error.to_string()).chain(way_out(error));
+                return notes.map(|note| format!("{}: {note}", self.name)).collect();
+            }
         };
         let mut notes = self.strays.clone();
         if self.in_file == Some(false) {
             notes.push("not in the fleet file any more".to_owned());
         }
         notes.extend(model_in_use(seen));
+        notes.extend(self.edited.clone());
         if let Some(health) = self
             .health
             .as_ref()
             .filter(|health| **health != Health::Good)
         {
-            notes.push(health.to_string());
+            let asked = self.place.as_ref();
+            let asked = asked.map(|place| url(place.host, place.port, &place.health_path));
+            notes.push(format!("GET {}: {health}", asked.unwrap_or_default()));
         }
+        notes.extend(self.elsewhere.iter().map(|address| {
+            format!("it listens on {address}, which is not where its order puts it")
+        }));
+        notes.extend(lacks(seen));
         notes.extend(self.listening.iter().map(|(listening, who)| {
             let address = listening.listener.address;
             format!("{address} is held by {who}")
@@ -208,6 +250,8 @@ impl Row {
             "processes": self.processes.iter().map(process).collect::<Vec<_>>(),
             "devices_held": self.others.document(),
             "strays": self.strays,
+            "listens_elsewhere": self.elsewhere.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            "edited_settings": self.edits,
             "port_held_by": self.listening.iter().map(|(_, who)| who).collect::<Vec<_>>(),
         });
         let own = match &self.seen {
@@ -280,7 +324,6 @@ fn text(rows: &[Row]) -> String {
 
 /// The engine's pid, while it lives.
 fn main_pid(seen: &Observed) -> Option<u32> {
-    use packhouse_proc::state::ProcessSeen;
     let launched = seen.records.launched.as_ref()?;
     (seen.snapshot.main == ProcessSeen::Alive).then_some(launched.worker.pid)
 }
@@ -389,10 +432,48 @@ fn port_word(port: PortSeen) -> &'static str {
     }
 }
 
-fn short(digest: &str) -> String {
-    digest.chars().take(12).collect()
+/// The program's name, as much of it as a table has room for; its path and digest are in the
+/// document.
+fn program(path: &str) -> String {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    name.chars().take(PROGRAM_CHARS).collect()
 }
 
+/// What a living run lacks, with what to do.
+fn lacks(seen: &Observed) -> Vec<String> {
+    let mut lacks = Vec::new();
+    if main_pid(seen).is_some() && seen.snapshot.keeper == ProcessSeen::Gone {
+        let gone = "its keeper is gone: its log is not bounded, and how it ends will not be known";
+        lacks.push(gone.to_owned());
+    }
+    if seen.verdict.reason == Reason::NobodyWaits {
+        lacks.push("to wait for it: packhouse worker start --execute".to_owned());
+    }
+    lacks
+}
+
+/// Where the worker's processes listen, when that is not its port.
+fn elsewhere(procfs: &Procfs, seen: &Observed) -> Vec<SocketAddr> {
+    let (Some(members), PortSeen::Free) = (&seen.members, seen.snapshot.port) else {
+        return Vec::new();
+    };
+    if main_pid(seen).is_none() {
+        return Vec::new();
+    }
+    let is_ours = |listener: &Listener| {
+        let owners = owners_of(procfs, listener.inode);
+        let known = owners.map(|owners| owners.known).unwrap_or_default();
+        let mut ours = members.ours.iter();
+        ours.any(|member| known.contains(&member.key))
+    };
+    // Where this can't be read, the port itself could not be, which is told.
+    let all = listeners(procfs).unwrap_or_default();
+    let own = all.iter().filter(|listener| is_ours(listener));
+    own.map(|listener| listener.address).collect()
+}
+
+/// Keeps rows of usual values within 100 columns.
+const PROGRAM_CHARS: usize = 15;
 const HEALTH_TIMEOUT: Duration = Duration::from_secs(2);
 const HEAD: [&str; 7] = [
     "worker", "state", "pid", "address", "device", "engine", "why",

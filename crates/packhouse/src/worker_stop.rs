@@ -1,10 +1,10 @@
 //! `worker stop`: stops workers and waits until they are gone.
 
 use crate::answer::Answer;
-use crate::failure::{Exit, Failure, quoted};
+use crate::failure::{Exit, Failure};
 use crate::places::Lookup;
 use crate::worker_devices::tools;
-use crate::worker_scope::{Scope, procfs};
+use crate::worker_scope::{Scope, procfs, way_out};
 use crate::worker_status::doubtful;
 use crate::worker_words::WorkerStopArgs;
 use packhouse_base::shown::Shown;
@@ -18,8 +18,9 @@ use packhouse_proc::records::{
 use packhouse_proc::release::HostReadings;
 use packhouse_proc::runs::{DAMAGED, Run, Runs, RunsError};
 use packhouse_proc::stop::{self, Damaged, Preview, Progress, Scene, StopError, Stopped, Timeouts};
-use packhouse_sys::clock::RealClock;
+use packhouse_sys::clock::{Clock as _, RealClock};
 use packhouse_sys::memory::available_bytes;
+use packhouse_sys::signal::{catch_once, was_caught};
 use serde_json::{Value, json};
 use std::io::IsTerminal as _;
 
@@ -40,6 +41,10 @@ pub(crate) fn stop(args: &WorkerStopArgs, lookup: Lookup<'_>) -> Result<Answer, 
         readings: &readings,
         available_bytes: &available_bytes,
     };
+    if args.execute {
+        // Where this fails, a signal ends the command as any.
+        let _ = catch_once();
+    }
     let lock_ns = args.lock_timeout.saturating_mul(1_000_000_000);
     let one = &|name: &WorkerName| match args.execute {
         true => execute(&scope, &scene, name, lock_ns),
@@ -49,6 +54,12 @@ pub(crate) fn stop(args: &WorkerStopArgs, lookup: Lookup<'_>) -> Result<Answer, 
     let reports: Vec<Report> = std::thread::scope(|threads| {
         let spawn = |name| threads.spawn(move || one(name));
         let running: Vec<_> = scope.names.iter().map(spawn).collect();
+        while args.execute && !running.iter().all(|thread| thread.is_finished()) {
+            if was_caught() {
+                cut_short(&scope, |index| running[index].is_finished());
+            }
+            RealClock.sleep_ns(PAUSE_NS);
+        }
         let joined = running.into_iter().map(|thread| {
             thread
                 .join()
@@ -58,6 +69,26 @@ pub(crate) fn stop(args: &WorkerStopArgs, lookup: Lookup<'_>) -> Result<Answer, 
     });
     Ok(answer(&scope, &reports, args.execute))
 }
+
+/// Ends the command where the user asked for it, and says what goes on. A stop may be ended at any
+/// instruction: its record is written before its first signal, and the next one goes on from there.
+#[expect(clippy::disallowed_macros, reason = "an error goes to stderr")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "threads that wait for engines can't be asked to end"
+)]
+fn cut_short(scope: &Scope, is_over: impl Fn(usize) -> bool) -> ! {
+    let names = scope.names.iter().enumerate();
+    let names = names.filter(|(index, _)| !is_over(*index));
+    let names: Vec<String> = names.map(|(_, name)| name.to_string()).collect();
+    let failure = Failure::new("stop cut short", names.join(", "))
+        .cause("what lives still goes on; the next stop goes on with this one")
+        .hint(format!("packhouse worker stop {} --execute", scope.which()));
+    eprint!("{failure}");
+    std::process::exit(failure.exit() as i32)
+}
+
+const PAUSE_NS: u64 = 20_000_000;
 
 /// What is told of one worker.
 struct Report {
@@ -189,14 +220,8 @@ fn lines(report: &Report) -> Vec<String> {
                 StopError::StillAlive { refused, .. } => {
                     lines.extend(refused.iter().map(ToString::to_string));
                 }
-                StopError::Runs(RunsError::NoOrder { path }) => {
-                    let path = quoted(path);
-                    lines.push(format!(
-                        "move it away, and the run before it counts: mv {path} /tmp"
-                    ));
-                }
-                StopError::Runs(_)
-                | StopError::Procfs(_)
+                StopError::Runs(error) => lines.extend(way_out(error)),
+                StopError::Procfs(_)
                 | StopError::OtherNamespace { .. }
                 | StopError::OtherMachine { .. }
                 | StopError::KeeperStays => {}

@@ -7,6 +7,7 @@ use packhouse_proc::procfs::Procfs;
 use packhouse_proc::ready::{NotReady, Progress, Waiting};
 use packhouse_proc::records::Identity;
 use packhouse_sys::clock::{Clock as _, RealClock};
+use packhouse_sys::signal;
 use std::io::{IsTerminal as _, Write as _};
 use std::sync::{Mutex, PoisonError};
 
@@ -22,6 +23,9 @@ pub(crate) enum Waited {
 
 /// Waits for all workers that were launched; the others are handed on.
 pub(crate) fn wait(procfs: &Procfs, names: &[WorkerName], begun: Vec<Begun>) -> Vec<Waited> {
+    // A launch is safe to be killed at any step, so that only the wait has an end of its own. Where
+    // this fails, it has none.
+    let _ = signal::catch_once();
     let board = Board::new(names);
     let wait = |index: usize, begun: Begun| match begun {
         Begun::Would(would) => Waited::Would(would),
@@ -35,6 +39,7 @@ pub(crate) fn wait(procfs: &Procfs, names: &[WorkerName], begun: Vec<Begun>) -> 
                 run: &flight.underway.run,
                 order: &flight.underway.order,
                 launched: &flight.underway.launched,
+                cancel: &signal::was_caught,
             };
             let ended = waiting.wait(&mut |progress, waited_ns| {
                 board.tell(index, progress, waited_ns);

@@ -50,8 +50,7 @@ pub fn ask(host: IpAddr, port: u16, path: &str, timeout: Duration) -> Health {
         .timeout_global(Some(timeout))
         .build()
         .new_agent();
-    let address = SocketAddr::new(reachable(host), port);
-    match agent.get(format!("http://{address}{path}")).call() {
+    match agent.get(url(host, port, path)).call() {
         Ok(answer) => match answer.status().as_u16() {
             200 => Health::Good,
             503 => Health::Loading,
@@ -65,6 +64,12 @@ pub fn ask(host: IpAddr, port: u16, path: &str, timeout: Duration) -> Health {
             why: error.to_string(),
         },
     }
+}
+
+/// What is asked.
+pub fn url(host: IpAddr, port: u16, path: &str) -> String {
+    let address = SocketAddr::new(reachable(host), port);
+    format!("http://{address}{path}")
 }
 
 /// An address that reaches a socket bound to this one.
@@ -95,6 +100,14 @@ mod tests {
             stream.write_all(text.as_bytes()).unwrap();
         });
         port
+    }
+
+    #[test]
+    fn what_is_asked_can_be_asked_by_hand() {
+        let any = url(Ipv4Addr::UNSPECIFIED.into(), 81, "/health");
+        assert_eq!(any, "http://127.0.0.1:81/health");
+        let six = url(Ipv6Addr::UNSPECIFIED.into(), 81, "/nope");
+        assert_eq!(six, "http://[::1]:81/nope");
     }
 
     #[test]

@@ -12,8 +12,7 @@ fn answer(words: &[&str]) -> String {
 
 #[test]
 fn devices_are_listed_by_names_that_a_fleet_file_takes() {
-    let document: Value =
-        serde_json::from_str(&answer(&["worker", "devices", "--json"])).unwrap();
+    let document: Value = serde_json::from_str(&answer(&["worker", "devices", "--json"])).unwrap();
     let devices = document["devices"].as_array().unwrap();
     assert!(!devices.is_empty(), "this host has cores");
     let text = answer(&["worker", "devices"]);
@@ -23,12 +22,18 @@ fn devices_are_listed_by_names_that_a_fleet_file_takes() {
         assert!(text.contains(id), "{text}");
     }
     assert_eq!(document["online_cores"]["state"], "known");
+    let cores = format!(
+        "cpu:{}",
+        document["online_cores"]["value"].as_str().unwrap()
+    );
+    packhouse_proc::devices::DeviceSpec::parse(&cores).unwrap();
+    let line = format!("\n{cores}  the cores of this host, or any part of them\n");
+    assert!(text.contains(&line), "{text}");
 }
 
 #[test]
 fn every_source_is_named_with_its_words_or_its_absence() {
-    let document: Value =
-        serde_json::from_str(&answer(&["worker", "devices", "--json"])).unwrap();
+    let document: Value = serde_json::from_str(&answer(&["worker", "devices", "--json"])).unwrap();
     let sources = document["sources"].as_array().unwrap();
     let of = |name: &str| sources.iter().find(|source| source["source"] == name);
     let numa = of("numa").expect("because the kernel is always asked");
@@ -57,5 +62,8 @@ fn the_doctor_counts_devices() {
     let text = answer(&["doctor"]);
     let line = text.lines().find(|line| line.starts_with("devices"));
     let line = line.expect("because the doctor names what there is");
-    assert!(line.contains("cores on") && line.contains("cards"), "{line}");
+    assert!(
+        line.contains("cores on") && line.contains("cards"),
+        "{line}"
+    );
 }

@@ -436,15 +436,10 @@ fn an_engine_on_another_port_is_found_there() {
     assert_eq!(said.code, Some(1), "{}{}", said.out, said.errors);
     let found = format!("w0: it listens on 127.0.0.1:{other}, which is not where its order");
     wait_until("the other port", || {
-        world
-            .done(&["status"], "it is lost")
-            .contains(&found)
+        world.done(&["status"], "it is lost").contains(&found)
     });
     let status = world.status("it is lost");
-    assert_eq!(
-        status["listens_elsewhere"][0],
-        format!("127.0.0.1:{other}")
-    );
+    assert_eq!(status["listens_elsewhere"][0], format!("127.0.0.1:{other}"));
 }
 
 #[test]
@@ -479,7 +474,8 @@ fn an_engine_outlives_its_keeper_and_its_end_is_unseen() {
     wait_until("the keeper's end", || keeper(&world).is_none());
     assert!(lives(pid));
     assert_eq!(world.status("without a keeper")["state"], "ready");
-    let gone = "w0: its keeper is gone: its log is not bounded, and how it ends will not be known\n";
+    let gone =
+        "w0: its keeper is gone: its log is not bounded, and how it ends will not be known\n";
     let said = world.done(&["status"], "without a keeper");
     assert!(said.contains(gone), "{said}");
     assert!(said.lines().all(|line| line.len() <= 100), "{said}");

@@ -266,9 +266,31 @@ fn an_engine_that_falls_ill_is_unhealthy() {
     stream.read_to_string(&mut answer).unwrap();
     assert_eq!(state(&world), is("unhealthy", "health_bad"));
     let said = String::from_utf8_lossy(&world.worker(&["status"]).stdout).into_owned();
-    assert!(said.contains("w0: health 500\n"), "{said}");
+    assert!(said.contains("/health: health 500\n"), "{said}");
     world.done(&["stop", "--execute"], "it heeds");
     assert_eq!(state(&world), is("exited(0)", "released"));
+}
+
+/// Ctrl-C in a stop that waits.
+fn must_say_what_goes_on(world: &World) {
+    let words = ["worker", "stop", "--execute", "--config", "fleet.toml"];
+    let mut stop = world.sandbox().command(&words);
+    let stop = stop.stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
+    let mut stop = Ends(stop.expect("because it was built"));
+    wait_until("the stop", || {
+        state(world) == is("stopping", "being_stopped")
+    });
+    kill(stop.0.id(), "-INT");
+    assert_eq!(stop.0.wait().unwrap().code(), Some(3));
+    let mut errors = String::new();
+    let mut from = stop.0.stderr.take().expect("because it is a pipe");
+    from.read_to_string(&mut errors).unwrap();
+    assert_eq!(
+        errors,
+        "error: stop cut short: w0\n\
+         cause: what lives still goes on; the next stop goes on with this one\n\n\
+         hint: packhouse worker stop --config fleet.toml --execute\n"
+    );
 }
 
 #[test]
@@ -294,6 +316,7 @@ fn one_stop_at_a_time_and_a_killed_one_is_continued() {
     first.0.kill().unwrap();
     first.0.wait().unwrap();
     assert_eq!(state(&world), is("stopping", "stop_cut_short"));
+    must_say_what_goes_on(&world);
 
     // Its minute goes on; to see the end of it, it began earlier.
     let path = "home/.local/state/packhouse/fleets/home/w0/runs/000001/stop.json";
