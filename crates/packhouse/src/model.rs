@@ -193,8 +193,7 @@ fn path(args: &ModelPathArgs, lookup: Lookup<'_>) -> Result<Answer, Failure> {
             "bytes": found.bytes,
         }));
     }
-    // Scripts read paths, and nothing else, from stdout.
-    eprint!("{}", ram::note(&root));
+    ram::complain(&root);
     let json = json!({ "models": documents, "in_ram": ram::is_ram(&root) });
     Ok(Answer::done(text, json))
 }

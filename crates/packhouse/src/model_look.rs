@@ -137,9 +137,17 @@ fn status_text(rows: &[Row]) -> String {
         Column::Left,
     ];
     let mut text = table(&columns, &cells);
+    let mut said = Vec::new();
     for row in rows {
         match &row.found {
-            Err(miss) => text += &format!("not admitted: {miss}\n"),
+            Err(miss) => {
+                // One bad copy of several paths is bad once.
+                let line = format!("not admitted: {miss}\n");
+                if !said.contains(&line) {
+                    text += &line;
+                    said.push(line);
+                }
+            }
             Ok(SourceState::Unreadable { why }) => {
                 let path = row.path.clone().unwrap_or_default();
                 text += &format!("source {path}: {why}\n");

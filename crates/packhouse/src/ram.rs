@@ -14,6 +14,15 @@ pub(crate) fn note(root: &StageRoot) -> String {
     note_of(root.path(), root.file_system())
 }
 
+/// Prints the note to stderr, for a command whose stdout is read by scripts.
+#[expect(
+    clippy::disallowed_macros,
+    reason = "scripts read paths, and nothing else, from stdout"
+)]
+pub(crate) fn complain(root: &StageRoot) {
+    eprint!("{}", note(root));
+}
+
 /// Where copies are, in a few words.
 pub(crate) fn place(kind: Option<FsKind>) -> String {
     match kind {

@@ -509,3 +509,17 @@ fn what_a_killed_preparation_left_is_shown_and_counted_by_gc() {
     let (_, said, _) = run(&sandbox, &["model", "status"]);
     assert!(!said.contains("unfinished"), "{said}");
 }
+
+#[test]
+fn one_bad_copy_of_two_paths_is_told_once() {
+    let sandbox = with_model();
+    std::fs::write(sandbox.path("again.gguf"), BYTES).unwrap();
+    prepare(&sandbox, &["model.gguf", "again.gguf"]);
+    chmod(&copy(&sandbox, 1), 0o666);
+    let (exit, said, _) = run(&sandbox, &["model", "status"]);
+    assert_eq!(exit, 1);
+    let told = said
+        .lines()
+        .filter(|line| line.starts_with("not admitted: "));
+    assert_eq!(told.count(), 1, "{said}");
+}
