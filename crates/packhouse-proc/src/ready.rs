@@ -63,8 +63,8 @@ pub enum NotReady {
     },
     /// It lives, and was not ready in time.
     #[error(
-        "it was not ready within {timeout_s} s and is left running: {last}; `packhouse worker start \
-         --execute` waits on, `packhouse worker stop --execute` ends it"
+        "it was not ready within {timeout_s} s and is left running: {last}; `packhouse worker \
+         start --execute` waits on, `packhouse worker stop --execute` ends it"
     )]
     Timeout {
         /// How long was waited.

@@ -128,3 +128,59 @@ fn a_keeper_that_can_not_record_an_end_stays_until_it_can() {
     assert_eq!(exit["left_behind"][0]["is_gone"], true, "{exit}");
     world.must_be_over("all was ended");
 }
+
+/// A file that may only be appended to, until the end of the test.
+struct AppendOnly(std::path::PathBuf);
+
+impl AppendOnly {
+    /// `None` where this user or file system has no such thing.
+    fn new(path: std::path::PathBuf) -> Option<Self> {
+        let file = Self(path);
+        file.set("+a").then_some(file)
+    }
+
+    fn set(&self, flag: &str) -> bool {
+        let mut command = Command::new("chattr");
+        let status = command
+            .arg(flag)
+            .arg(&self.0)
+            .stderr(Stdio::null())
+            .status();
+        status.is_ok_and(|status| status.success())
+    }
+}
+
+impl Drop for AppendOnly {
+    fn drop(&mut self) {
+        self.set("-a");
+    }
+}
+
+#[test]
+fn a_log_that_can_not_be_bounded_is_told_once_and_costs_no_engine() {
+    let world = World::new(0, &[]);
+    let text = fs::read_to_string(world.path("fleet.toml")).unwrap();
+    let text = text.replace("[engine]", "log_max_bytes = 65536\n[engine]");
+    fs::write(world.path("fleet.toml"), text).unwrap();
+    world.done(&["start", "--execute"], "a start");
+    let run = world.path("home/.local/state/packhouse/fleets/home/w0/runs/000001");
+    let Some(_log) = AppendOnly::new(run.join("server.log")) else {
+        eprintln!("NOT EXERCISED: this user or file system has no files to append to only");
+        return;
+    };
+    let mut log = fs::File::options()
+        .append(true)
+        .open(run.join("server.log"))
+        .unwrap();
+    log.write_all(&[b'x'; 200_000]).unwrap();
+    let said = || fs::read_to_string(run.join("keeper.log")).unwrap_or_default();
+    wait_until("what the keeper says", || said().ends_with('\n'));
+    assert!(
+        said().starts_with("the log is not kept within its bound: "),
+        "{}",
+        said()
+    );
+    log.write_all(&[b'x'; 200_000]).unwrap();
+    world.done(&["stop", "--execute"], "a log without bound");
+    assert_eq!(said().lines().count(), 1, "{}", said());
+}
