@@ -403,10 +403,8 @@ fn worker(
     finish: impl FnOnce(&mut Worker),
 ) -> Option<Worker> {
     let stop_timeouts = layer.stop_timeouts();
-    // Without a value that is there and wrong, what is left of it would be another worker.
-    let is_whole = !["model", "threads"]
-        .iter()
-        .any(|key| layer.wrong.contains(key));
+    // One whose model could not be read is no worker without a model.
+    let is_whole = !layer.wrong.contains("model");
     let environment = layer.environment.into_iter();
     let devices = draft.devices.iter().map(|device| device.value.clone());
     let mut worker = Worker {

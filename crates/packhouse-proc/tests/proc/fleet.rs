@@ -72,3 +72,47 @@ fn what_keeps_a_fleet_from_its_name_is_told_apart_from_other_mistakes() {
     let long = fleet::read(&vec![b'#'; fleet::FLEET_BYTES_MAX + 1]);
     assert_eq!(long.against_name().len(), 1);
 }
+
+#[test]
+fn workers_without_a_right_name_are_known_by_their_place() {
+    let text = "schema = \"packhouse/fleet/1\"\nname = \"home\"\n[[worker]]\nname = \"w0\"\n\n\
+                [[worker]]\nname = \"W 1\"\n[[worker]]\nport = 1\n";
+    let reading = fleet::read(text.as_bytes());
+    let unnamed = reading.unnamed.iter().map(ToString::to_string);
+    assert_eq!(unnamed.collect::<Vec<_>>(), ["#2 (line 6)", "#3 (line 8)"]);
+    for unnamed in &reading.unnamed {
+        for command in [fleet::FleetCommand::Render, fleet::FleetCommand::Start] {
+            assert!(!reading.blocking(command, &unnamed.label).is_empty());
+        }
+    }
+    let list = fleet::read(b"worker = [1, {name = \"w\"}]\n");
+    assert_eq!(list.unnamed.len(), 1, "what is no table has no name");
+}
+
+#[test]
+fn a_model_that_is_no_absolute_path_is_one_mistake_and_no_worker_without_a_model() {
+    let file = |model: &str| {
+        format!(
+            "schema = \"packhouse/fleet/1\"\nname = \"home\"\n[engine]\ncommand = [\"/e\", \
+             \"{{model}}\", \"{{host}}\", \"{{port}}\"]\n[[worker]]\nname = \"w0\"\n\
+             device = \"cpu:0\"\nport = 1\nmodel = \"{model}\"\n"
+        )
+    };
+    for model in ["~/a.gguf", "a.gguf"] {
+        let reading = fleet::read(file(model).as_bytes());
+        let said: Vec<String> = reading.mistakes.iter().map(ToString::to_string).collect();
+        let [said] = said.as_slice() else {
+            panic!("{said:?}");
+        };
+        let why = "a relative path: it must begin with /, and nothing stands for ~";
+        assert!(said.contains(why), "{said}");
+        let fleet = reading.fleet.expect("because it has a name");
+        assert_eq!(
+            fleet.workers,
+            [],
+            "a host would find no value for its {{model}}"
+        );
+    }
+    let fleet = fleet::parse(&file("/a.gguf")).expect("because nothing is wrong");
+    assert_eq!(fleet.workers.len(), 1);
+}
