@@ -156,7 +156,8 @@ fn show(name: &WorkerName, progress: &Progress) {
     }
     let said = match progress {
         Progress::Signalled { step, member } => format!("{} to {}", signal(*step), shown(member)),
-        Progress::Ended { process } => ended(process),
+        // The answer has a line for it.
+        Progress::Ended { .. } => return,
         Progress::Releasing => "all processes are gone; looking at port and memory".to_owned(),
     };
     eprintln!("{name}: {}", Shown(&said));
