@@ -1,5 +1,7 @@
 //! Whether a folder of copies is in RAM, told in the same words by every command.
 
+use crate::places::Lookup;
+use crate::stage;
 use packhouse_stage::StageRoot;
 use packhouse_sys::stat::FsKind;
 use std::path::Path;
@@ -12,6 +14,18 @@ pub(crate) fn is_ram(root: &StageRoot) -> bool {
 /// A line where copies are not in RAM, else nothing.
 pub(crate) fn note(root: &StageRoot) -> String {
     note_of(root.path(), root.file_system())
+}
+
+/// Says that the copies of the environment's folder are not in RAM, where it is so.
+pub(crate) fn note_of_own(lookup: Lookup<'_>) -> Option<String> {
+    let path = stage::root_path(None, lookup).ok()?;
+    let kind = stage::open_root(&path, false).ok()?.file_system();
+    (!kind.is_ram()).then(|| words(&path, kind))
+}
+
+fn words(folder: &Path, kind: FsKind) -> String {
+    let folder = folder.display();
+    format!("copies in {folder} are not in RAM: it is on {kind}")
 }
 
 /// Prints the note to stderr, for a command whose stdout is read by scripts.
@@ -34,10 +48,7 @@ pub(crate) fn place(kind: Option<FsKind>) -> String {
 fn note_of(folder: &Path, kind: FsKind) -> String {
     match kind.is_ram() {
         true => String::new(),
-        false => crate::image::line(&format!(
-            "note: copies in {} are not in RAM: it is on {kind}",
-            folder.display()
-        )),
+        false => crate::image::line(&format!("note: {}", words(folder, kind))),
     }
 }
 

@@ -6,7 +6,7 @@ use crate::fleets::{FleetFile, Workplace};
 use crate::model_source::NoCopy;
 use crate::places::{Lookup, Places};
 use crate::worker_scope::way_out;
-use crate::{worker_devices, worker_edits, worker_order};
+use crate::{ram, worker_devices, worker_edits, worker_order};
 use packhouse_proc::devices::{Device, Inventory, Vendor};
 use packhouse_proc::fleet::host::{Found, look, shared_devices};
 use packhouse_proc::fleet::{self, FleetCommand, Worker, WorkerName};
@@ -377,7 +377,8 @@ impl<'a> Desk<'a> {
                 let of = worker.model.as_ref().map(|model| model.path.display());
                 let of = of.map_or_else(String::new, |of| format!(" of {of}"));
                 let note = format!("its model is the copy in RAM{of}: {}", copy.path.display());
-                (Some(copy), vec![note])
+                let disk = ram::note_of_own(self.lookup);
+                (Some(copy), std::iter::once(note).chain(disk).collect())
             }
             Some(Err(why)) => (None, vec![format!("no copy in RAM is used: {why}")]),
         }

@@ -339,7 +339,7 @@ fn gc_and_doctor_know_the_copies() {
 }
 
 /// What `stat` calls the file system of a folder.
-fn file_system(folder: &Path) -> String {
+pub(crate) fn file_system(folder: &Path) -> String {
     let mut command = std::process::Command::new("stat");
     let output = command.args(["-f", "-c", "%T"]).arg(folder).output();
     let output = output.expect("because hosts have stat");

@@ -202,6 +202,8 @@ fn a_worker_tells_which_file_of_its_model_it_uses() {
     let out = world.done(&["start"], "nothing is in its way");
     let note = format!("note: its model is the copy in RAM of {source}: ");
     assert!(out.contains(&note), "{out}");
+    let is_disk = crate::model_copies::file_system(&world.path("")) != "tmpfs";
+    assert_eq!(out.contains("are not in RAM: it is on "), is_disk, "{out}");
     // The disk is unplugged.
     fs::rename(&model, world.path("away")).unwrap();
     let out = world.done(&["start", "--execute"], "the copy is enough");
