@@ -5,7 +5,7 @@
 use crate::failure::quoted;
 use crate::fleets::{FleetFile, Workplace};
 use crate::worker_order;
-use packhouse_proc::fleet::host::look;
+use packhouse_proc::fleet::host::{Found, look};
 use packhouse_proc::fleet::{Program, Worker, WorkerName};
 use packhouse_proc::identity::RUN_ID_VARIABLE;
 use packhouse_proc::records::Order;
@@ -47,18 +47,7 @@ fn compare(
     let host = place.host();
     let (found, _) = look(worker, &host);
     let mut found = found?;
-    // Whether there is a copy in RAM, and what is first on PATH, is not the file's word.
-    if let (Some(own), Some(had)) = (&worker.model, &order.model)
-        && own.path == had.source
-    {
-        found.model = Some(had.path.clone());
-    }
-    let program = order.command.get(if worker.packs { 3 } else { 0 });
-    if let (Program::OnPath(bare), Some(had)) = (&worker.program, program)
-        && had.ends_with(&format!("/{bare}"))
-    {
-        found.program = PathBuf::from(had);
-    }
+    as_started(&mut found, worker, order);
     let rendered = found.render(worker, &host).ok()?;
     let words = worker_order::words(&rendered).ok()?;
     // With packs the first word is this program, wherever it is.
@@ -109,6 +98,22 @@ fn compare(
     edits.extend(variables(worker, &words.environment, order));
     edits.sort();
     Some(edits)
+}
+
+/// Whether there is a copy in RAM, and what is first on PATH, is not the file's word: both are
+/// taken as they were.
+fn as_started(found: &mut Found, worker: &Worker, order: &Order) {
+    if let (Some(own), Some(had)) = (&worker.model, &order.model)
+        && own.path == had.source
+    {
+        found.model = Some(had.path.clone());
+    }
+    let program = order.command.get(if worker.packs { 3 } else { 0 });
+    if let (Program::OnPath(bare), Some(had)) = (&worker.program, program)
+        && had.ends_with(&format!("/{bare}"))
+    {
+        found.program = PathBuf::from(had);
+    }
 }
 
 /// Variables that differ by the file: what is inherited differs by who starts.

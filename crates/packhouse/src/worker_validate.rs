@@ -53,6 +53,24 @@ pub(crate) fn validate(args: &FleetFileArgs, lookup: Lookup<'_>) -> Result<Answe
             "logs": true,
         }));
     }
+    rest(&file, args, &mut text, &mut workers);
+    if file.reading.name.is_none() {
+        text += "status, stop and logs need the fleet's name: --fleet NAME\n";
+    }
+    Ok(Answer {
+        text,
+        json: json!({
+            "file": file.path.display().to_string(),
+            "fleet": file.reading.name.as_ref().map(|name| name.as_str()),
+            "problems": lines.iter().map(|line| line.document()).collect::<Vec<_>>(),
+            "workers": workers,
+        }),
+        exit: if is_right { Exit::Done } else { Exit::Negative },
+    })
+}
+
+/// Workers without a right name, and what was not looked at where one could be started.
+fn rest(file: &FleetFile, args: &FleetFileArgs, text: &mut String, workers: &mut Vec<Value>) {
     for unnamed in file.unnamed(args) {
         let _ = writeln!(
             text,
@@ -75,19 +93,6 @@ pub(crate) fn validate(args: &FleetFileArgs, lookup: Lookup<'_>) -> Result<Answe
             quoted(&file.path)
         );
     }
-    if file.reading.name.is_none() {
-        text += "status, stop and logs need the fleet's name: --fleet NAME\n";
-    }
-    Ok(Answer {
-        text,
-        json: json!({
-            "file": file.path.display().to_string(),
-            "fleet": file.reading.name.as_ref().map(|name| name.as_str()),
-            "problems": lines.iter().map(|line| line.document()).collect::<Vec<_>>(),
-            "workers": workers,
-        }),
-        exit: if is_right { Exit::Done } else { Exit::Negative },
-    })
 }
 
 /// One mistake of the file or problem with the host.
