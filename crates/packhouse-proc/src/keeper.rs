@@ -22,7 +22,7 @@ use crate::runs::{KEEPER_LOG, Run, RunsError, open_or_create};
 use end::Ending;
 use packhouse_base::Blame;
 use packhouse_sys::clock::Clock;
-use packhouse_sys::fs::Fs;
+use packhouse_sys::fs::{Fs, FsErrorKind};
 use packhouse_sys::signal;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -291,7 +291,7 @@ impl Kept<'_> {
     }
 
     /// Records the end, as soon as that can be done: until then this lives, and holds the run.
-    /// Gives up when it is asked to end.
+    /// Gives up when it is asked to end, and when the run's folder is gone.
     fn record(&self, exit: &RunExit) -> Result<(), KeepError> {
         let begun_ns = self.keeper.clock.steady_ns();
         loop {
@@ -299,7 +299,8 @@ impl Kept<'_> {
                 return Ok(());
             };
             let waited_ns = self.keeper.clock.steady_ns().saturating_sub(begun_ns);
-            if signal::was_caught() || waited_ns > RECORD_TIMEOUT_NS {
+            let is_over = signal::was_caught() || waited_ns > RECORD_TIMEOUT_NS;
+            if is_over || has_no_folder(&error) {
                 return Err(error.into());
             }
             self.keeper.clock.sleep_ns(PAUSE_NS);
@@ -334,6 +335,11 @@ impl Kept<'_> {
             }
         }
     }
+}
+
+/// Whether a record found no folder to be in: somebody removed it, and nobody will ever read there.
+fn has_no_folder(error: &RunsError) -> bool {
+    matches!(error, RunsError::Fs(error) if matches!(error.kind, FsErrorKind::NotFound))
 }
 
 /// A hold on the engine; none where the kernel has no such thing. It is this process' child that

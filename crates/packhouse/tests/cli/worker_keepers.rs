@@ -1,4 +1,5 @@
-//! Keepers in bad moments: a signal just before the engine begins, a disk that is full at its end.
+//! Keepers in bad moments: a signal just before the engine begins, a disk that is full at its end,
+//! a folder that is gone.
 
 use crate::worker_world::{Part, World, kill, lives, wait_until, worker_words};
 use std::fs;
@@ -127,6 +128,20 @@ fn a_keeper_that_can_not_record_an_end_stays_until_it_can() {
     assert_eq!(exit["outcome"]["signal"], 9, "{exit}");
     assert_eq!(exit["left_behind"][0]["is_gone"], true, "{exit}");
     world.must_be_over("all was ended");
+}
+
+#[test]
+fn a_keeper_whose_run_was_removed_ends_with_its_engine() {
+    let world = World::new(0, &[]);
+    world.done(&["start", "--execute"], "a start");
+    let keeper = keeper(&world).expect("because it keeps");
+    let [pid] = world.servers()[..] else {
+        panic!("{:?}", world.running());
+    };
+    let run = "home/.local/state/packhouse/fleets/home/w0/runs/000001";
+    fs::remove_dir_all(world.path(run)).unwrap();
+    kill(pid, "-KILL");
+    wait_until("the end of the keeper", || !lives(keeper));
 }
 
 /// A file that may only be appended to, until the end of the test.
