@@ -75,7 +75,7 @@ fn a_signal_reaches_whom_the_key_names_and_nobody_else() {
         (Signal::Terminate, 15),
         (Signal::Kill, 9),
     ] {
-        let mut child = Started::waiting();
+        let mut child = Started::obeying();
         wait_for_program(child.0.id(), "sleep");
         let key = child.key();
         // Another process had this pid, as far as its key can tell.

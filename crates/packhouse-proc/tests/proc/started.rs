@@ -24,6 +24,18 @@ impl Started {
         Self::new(Command::new("sleep").arg("60").stdin(Stdio::null()))
     }
 
+    /// One that waits and obeys SIGINT, also where whoever runs the tests ignores it: shells make
+    /// their background jobs inherit that.
+    pub(crate) fn obeying() -> Self {
+        let text = "import os, signal; signal.signal(signal.SIGINT, signal.SIG_DFL); \
+                    os.execvp('sleep', ['sleep', '60'])";
+        Self::new(
+            Command::new("python3")
+                .args(["-c", text])
+                .stdin(Stdio::null()),
+        )
+    }
+
     pub(crate) fn key(&self) -> ProcessKey {
         let key = procfs().key_of(self.0.id());
         key.expect("because it can be read")
