@@ -17,6 +17,7 @@
 
 #![deny(unsafe_code)]
 
+pub mod child;
 pub mod clock;
 mod error;
 pub mod fs;

@@ -1,0 +1,1 @@
+//! Named test runs under a key.

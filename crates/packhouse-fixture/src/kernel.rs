@@ -1,0 +1,63 @@
+//! What a reference kernel is: from named input bytes of one case to the bytes of its boundaries.
+
+use std::collections::BTreeMap;
+
+/// One case as a kernel sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct Inputs<'a> {
+    /// Rows of activations.
+    pub width: u64,
+    /// The fixture's parameters: `k`, `n`, the layout's own.
+    pub parameters: &'a BTreeMap<String, u64>,
+    /// Role to bytes.
+    pub tensors: &'a BTreeMap<String, &'a [u8]>,
+}
+
+/// What a kernel made of one boundary.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Output {
+    /// The boundary's name.
+    pub boundary: String,
+    /// Its elements, little-endian, contiguous.
+    pub bytes: Vec<u8>,
+}
+
+/// Why a kernel did not run.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum KernelError {
+    /// An input is missing.
+    #[error("no input {role}")]
+    Missing {
+        /// Its role.
+        role: String,
+    },
+    /// A parameter is missing.
+    #[error("no parameter {name}")]
+    Parameter {
+        /// Its name.
+        name: String,
+    },
+    /// An input has another length than the parameters say.
+    #[error("input {role} has {actual} bytes, expected {expected}")]
+    Length {
+        /// Its role.
+        role: String,
+        /// Bytes by the parameters.
+        expected: u64,
+        /// Bytes there are.
+        actual: u64,
+    },
+}
+
+/// A scalar reference kernel, straight from packed bytes.
+pub trait Kernel: Sync {
+    /// Its id, `mrow-q4_0-xe2-dpas-v2`.
+    fn id(&self) -> &'static str;
+    /// Ids of the fixtures it can run.
+    fn fixtures(&self) -> &'static [&'static str];
+    /// Runs one case.
+    ///
+    /// # Errors
+    /// When an input or parameter is missing or has another size.
+    fn run(&self, inputs: &Inputs<'_>) -> Result<Vec<Output>, KernelError>;
+}

@@ -1,0 +1,16 @@
+//! Golden fixtures: inputs, and what a kernel must make of them, each with its tolerance and why.
+//!
+//! Specified in `docs/format/fixture.md`. Scalar only: these judge, they don't race.
+
+#![forbid(unsafe_code)]
+
+pub mod families;
+pub mod fixture;
+pub mod half;
+pub mod kernel;
+pub mod kernels;
+pub mod tolerance;
+
+pub use fixture::{Case, EdgeRow, Expected, Fixture, Tensor};
+pub use kernel::{Inputs, Kernel, KernelError, Output};
+pub use tolerance::Tolerance;
