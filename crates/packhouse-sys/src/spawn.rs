@@ -48,7 +48,7 @@ fn detach() -> io::Result<()> {
 
 /// Marks every descriptor but the standard ones to close at exec. They stay open until then because
 /// std reports a failed exec through one of them.
-fn close_on_exec() -> io::Result<()> {
+pub(crate) fn close_on_exec() -> io::Result<()> {
     let last = libc::c_uint::MAX;
     // SAFETY: close_range with this flag changes descriptor flags and touches no memory.
     let result = unsafe {
