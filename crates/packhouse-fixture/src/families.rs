@@ -15,6 +15,14 @@ pub struct Family {
     pub id: &'static str,
     /// Makes it; pure.
     pub generate: fn() -> Fixture,
+    /// Makes one of the same shapes with data drawn from a seed, expected by our own kernel, so
+    /// that nobody can answer with what was published. It has the same id and is never published.
+    pub drawn: Option<fn(u64) -> Fixture>,
+}
+
+/// Finds a family by its fixture's id.
+pub fn find(id: &str) -> Option<&'static Family> {
+    all().find(|family| family.id == id)
 }
 
 /// Every family, in the order in which they are listed.

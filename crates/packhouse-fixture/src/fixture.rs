@@ -66,9 +66,9 @@ pub struct Expected {
 /// A row that is there for a reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EdgeRow {
-    /// Its index in the expected tensor's outermost extent, or in the weights' (see `of`).
+    /// Its index in the outermost extent of `of`.
     pub row: u64,
-    /// `output` rows, or `weights` rows (columns of the output).
+    /// A boundary's name, or `weights`: rows of the weights are columns of `output`.
     pub of: String,
     /// What is special: `zeros`, `cancellation`, `midpoints`, `largest magnitudes`.
     pub label: String,

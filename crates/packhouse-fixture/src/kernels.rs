@@ -3,6 +3,7 @@
 mod blocks;
 mod context_kv;
 mod int8_tile;
+mod mmvq;
 mod q4_0;
 
 use crate::Kernel;
@@ -10,6 +11,7 @@ use crate::Kernel;
 /// Every reference kernel.
 pub fn all() -> impl Iterator<Item = &'static dyn Kernel> {
     [
+        mmvq::KERNELS,
         q4_0::KERNELS,
         blocks::KERNELS,
         int8_tile::KERNELS,
@@ -18,4 +20,9 @@ pub fn all() -> impl Iterator<Item = &'static dyn Kernel> {
     .into_iter()
     .flatten()
     .copied()
+}
+
+/// Finds the kernel that runs a fixture.
+pub fn of_fixture(id: &str) -> Option<&'static dyn Kernel> {
+    all().find(|kernel| kernel.fixtures().contains(&id))
 }

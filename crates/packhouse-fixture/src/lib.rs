@@ -9,8 +9,11 @@ pub mod fixture;
 pub mod half;
 pub mod kernel;
 pub mod kernels;
+pub mod mersenne;
 pub mod tolerance;
+pub mod verdict;
 
 pub use fixture::{Case, EdgeRow, Expected, Fixture, Tensor};
 pub use kernel::{Inputs, Kernel, KernelError, Output};
 pub use tolerance::Tolerance;
+pub use verdict::{RowVerdict, Unjudged, Worst, judge};

@@ -1,5 +1,6 @@
 //! The words of the command line. Their help text is the command reference (`docs/cli.md`).
 
+use crate::fixture_words::FixtureCommand;
 use crate::image_words::ImageCommand;
 use crate::model_words::ModelCommand;
 use crate::worker_words::{GateArgs, KeepArgs, WorkerCommand};
@@ -154,6 +155,12 @@ pub(crate) enum Command {
     /// A fleet file names them. Starting and stopping are dry runs unless --execute is given.
     #[command(subcommand, disable_help_subcommand = true)]
     Worker(WorkerCommand),
+    /// Make golden fixtures, and judge kernels by them row by row
+    ///
+    /// A fixture is inputs, and what a kernel must make of them, each with its tolerance. The same
+    /// recipe makes the same bytes for ever.
+    #[command(subcommand, disable_help_subcommand = true)]
+    Fixture(FixtureCommand),
     /// Show the store's state, the host's abilities and what would make it faster
     Doctor,
     /// Watch a process that became an engine (started by `run`)

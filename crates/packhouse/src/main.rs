@@ -14,6 +14,13 @@ mod equivalence;
 mod export;
 mod failure;
 mod files;
+mod fixture;
+mod fixture_prepare;
+mod fixture_program;
+mod fixture_run;
+mod fixture_serve;
+mod fixture_verify;
+mod fixture_words;
 mod fleets;
 mod folders;
 mod gate;
@@ -181,6 +188,7 @@ fn execute(command: Command) -> Result<Answer, Failure> {
         Command::Image(command) => image::execute(command, lookup),
         Command::Model(command) => model::execute(command, lookup),
         Command::Worker(command) => worker::execute(command, lookup),
+        Command::Fixture(command) => fixture::execute(command, lookup),
         Command::Keep(args) => keep::keep(&args),
         Command::Gate(args) => gate::gate(args),
         Command::Doctor => doctor::examine(stores::open_if_there(Change, lookup)?.as_ref(), lookup),

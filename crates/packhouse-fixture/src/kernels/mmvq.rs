@@ -1,0 +1,6 @@
+//! Kernels to come.
+
+use crate::Kernel;
+
+/// The kernels of this module.
+pub(super) const KERNELS: &[&dyn Kernel] = &[];

@@ -1,0 +1,75 @@
+//! The words of `packhouse fixture`.
+
+use clap::{Args, Subcommand, ValueEnum};
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// One command on golden fixtures.
+#[derive(Debug, Subcommand)]
+pub(crate) enum FixtureCommand {
+    /// List the fixtures: what each shows, and whether it is published and intact
+    Ls(FixtureSelectArgs),
+    /// Make fixtures from their recipes and publish each as one folder, or find them
+    ///
+    /// What is there and intact is reused. What is damaged is set aside and made again.
+    #[command(verbatim_doc_comment)]
+    Prepare(FixtureSelectArgs),
+    /// Compare published fixtures with their lists of hashes, and with their recipes byte for byte
+    ///
+    /// Ends with 1 when one is damaged or not published.
+    #[command(verbatim_doc_comment)]
+    Verify(FixtureSelectArgs),
+    /// Feed fixtures to kernels and judge every row of what they give
+    ///
+    /// The kernels are our own scalar ones, straight from packed bytes, or after `--` any program
+    /// that speaks the component protocol. Inputs come from the recipes, so nothing need be
+    /// published. Ends with 1 when a row fails.
+    #[command(verbatim_doc_comment)]
+    Run(FixtureRunArgs),
+    /// Answer as a component on stdin and stdout with our own kernels, to compare another with
+    Serve(FixtureServeArgs),
+}
+
+/// Which fixtures, in which folder.
+#[derive(Debug, Args)]
+pub(crate) struct FixtureSelectArgs {
+    /// Ids of fixtures, as `packhouse fixture ls` lists them [default: all]
+    #[arg(value_name = "ID")]
+    pub(crate) ids: Vec<String>,
+    /// Folder of fixtures [default: PACKHOUSE_FIXTURES, else packhouse/fixtures in the cache]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) fixtures: Option<PathBuf>,
+}
+
+/// What `fixture run` takes.
+#[derive(Debug, Args)]
+pub(crate) struct FixtureRunArgs {
+    /// Ids of fixtures, as `packhouse fixture ls` lists them [default: all]
+    #[arg(value_name = "ID")]
+    pub(crate) ids: Vec<String>,
+    /// Only fixtures whose weights are in this layout; may be given again
+    #[arg(long, value_name = "LAYOUT")]
+    pub(crate) layout: Vec<String>,
+    /// Only cases of this width; may be given again
+    #[arg(long, value_name = "ROWS")]
+    pub(crate) width: Vec<u64>,
+    /// What is promised: each fixture's own tolerance, or to be near the exact result
+    #[arg(long, value_enum, default_value = "exact")]
+    pub(crate) promise: Promise,
+    /// A program that speaks the component protocol, and its arguments
+    #[arg(last = true, value_name = "PROGRAM")]
+    pub(crate) program: Vec<OsString>,
+}
+
+/// What a kernel promises.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Promise {
+    /// The fixture's own tolerance, most often every bit
+    Exact,
+    /// Another order of sums: near the exact result, where the fixture has one
+    Near,
+}
+
+/// What `fixture serve` takes.
+#[derive(Debug, Args)]
+pub(crate) struct FixtureServeArgs {}
