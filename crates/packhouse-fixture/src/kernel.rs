@@ -37,6 +37,16 @@ pub enum KernelError {
         /// Its name.
         name: String,
     },
+    /// A parameter that no kernel of this kind can have.
+    #[error("parameter {name} is {actual}, expected {expected}")]
+    Size {
+        /// Its name.
+        name: String,
+        /// Its value.
+        actual: u64,
+        /// What it must be: `a multiple of 256`.
+        expected: String,
+    },
     /// An input has another length than the parameters say.
     #[error("input {role} has {actual} bytes, expected {expected}")]
     Length {
