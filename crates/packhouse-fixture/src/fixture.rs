@@ -46,6 +46,9 @@ pub struct Case {
     pub inputs: BTreeMap<String, String>,
     /// What each boundary must be, in the order of `Fixture::boundaries`.
     pub expected: Vec<Expected>,
+    /// What some boundaries must be near for a kernel that promises no more than that: the exact
+    /// result rounded once, and a bound that every sound order of sums keeps. May be empty.
+    pub near: Vec<Expected>,
     /// Rows made for an edge.
     pub edge_rows: Vec<EdgeRow>,
 }
