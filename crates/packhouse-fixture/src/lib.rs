@@ -4,6 +4,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod bf16_ops;
 pub mod families;
 pub mod fixture;
 pub mod half;
