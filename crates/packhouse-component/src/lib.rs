@@ -1,11 +1,22 @@
 //! The component protocol: how a gate asks any external program to run a case, and what it gets.
 //!
-//! Specified in `docs/format/component.md`.
+//! - `form`, `matrix`: what is compared, declared once;
+//! - `frame`, `json`, `message`: the bytes on the program's stdin and stdout, sans I/O;
+//! - `check`: an answer against its case and the raw files, pure;
+//! - `drive`: a program that is started, asked, and ended.
+//!
+//! Invariants: what was recomputed from the raw files and what only the program can know have
+//! different types; an answer with any fault gives no bytes to judge.
+//!
+//! Never: prints, reads the environment. Specified in `docs/format/component.md`.
 
 #![forbid(unsafe_code)]
 
 pub mod dtype;
 pub mod form;
+pub mod matrix;
+pub mod name;
 
 pub use dtype::Dtype;
-pub use form::{Boundary, Dim, Form};
+pub use form::{Boundary, Dim, Form, FormError};
+pub use matrix::{Cell, Matrix, MatrixError};

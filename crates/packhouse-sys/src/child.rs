@@ -1,8 +1,8 @@
-//! A child process with bounds: a tool that is asked one thing, a test, a program that is talked to.
+//! A child process with bounds: a tool that is asked once, a test, a program that is talked to.
 //!
 //! Invariants:
-//! - it has a session and process group of its own (no terminal), the environment that the order
-//!   gives and nothing else, no descriptor but the three standard ones, every signal at its default;
+//! - it has a session and process group of its own (no terminal), the environment of the order and
+//!   nothing else, no descriptor but the three standard ones, every signal at its default;
 //! - when it ends, when its time is over, and when its owner is dropped, the whole group gets
 //!   SIGKILL while the leader's number is still ours; a process that left the group is not ended,
 //!   and not waited for either, though it may hold the pipes;
