@@ -1,4 +1,5 @@
-//! Plans, and containers to sets under a plan: prepare, repair, foreign set layouts, bundles.
+//! Plans, and containers to sets under a plan: prepare, repair, foreign set layouts, bundles, and a
+//! registry of packs that others made.
 
 #![forbid(unsafe_code)]
 
@@ -13,3 +14,4 @@ mod rounded;
 pub mod beside;
 pub mod bundle;
 pub mod foreign;
+pub mod registry;

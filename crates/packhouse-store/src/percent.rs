@@ -40,7 +40,7 @@ pub fn decode(field: &str) -> Option<String> {
 }
 
 /// Encodes a path as UTF-8 text: `%` and bytes that are not UTF-8 as `%XX` with upper-case digits.
-pub(crate) fn encode_path(path: &OsStr) -> String {
+pub fn encode_path(path: &OsStr) -> String {
     let mut encoded = String::new();
     for chunk in path.as_bytes().utf8_chunks() {
         encoded.push_str(&chunk.valid().replace('%', "%25"));
@@ -52,7 +52,7 @@ pub(crate) fn encode_path(path: &OsStr) -> String {
 }
 
 /// Decodes a path. `None` for any text that `encode_path` does not write.
-pub(crate) fn decode_path(text: &str) -> Option<OsString> {
+pub fn decode_path(text: &str) -> Option<OsString> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find('%') {
