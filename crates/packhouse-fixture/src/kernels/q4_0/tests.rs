@@ -1,0 +1,1 @@
+//! Tests of the kernels from inside: wrong kernels, tampered bytes.
