@@ -1,8 +1,8 @@
 //! The reference kernels, one table.
 
-mod blocks;
+pub(crate) mod blocks;
 mod context_kv;
-mod int8_tile;
+pub(crate) mod int8_tile;
 mod mmvq;
 mod q4_0;
 

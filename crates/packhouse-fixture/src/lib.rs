@@ -8,6 +8,7 @@ pub mod bf16_ops;
 pub mod families;
 pub mod fixture;
 pub mod half;
+mod inputs;
 pub mod kernel;
 pub mod kernels;
 pub mod mersenne;

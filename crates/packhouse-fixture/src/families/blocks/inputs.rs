@@ -1,0 +1,157 @@
+//! Rows of activations in binary32: drawn ones, and rows made for an edge.
+
+use crate::kernels::blocks::Activations;
+use crate::mersenne::Draws;
+
+/// What is special about a row of activations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RowKind {
+    /// Nothing: no value is near zero, so that every code of the weights counts.
+    Drawn,
+    /// Zeros of both signs.
+    Zeros,
+    /// Each second block is the negative of the one before; one that is left over is zeros.
+    Cancellation,
+    /// Every value but the largest lies between two codes; the largest is there with both signs.
+    Midpoints,
+    /// All codes are 127, the first of each block 126: the largest sums, and odd ones.
+    LargestCodes,
+    /// The largest scale; for `Q8_K`, whose scales are binary32, one of about 2^58.
+    LargestMagnitudes,
+    /// Scales that are subnormal, or zero once stored, though their codes are not.
+    SubnormalScales,
+    /// One value of each block is so large that the codes of all others are 0 or 1.
+    Outliers,
+}
+
+impl RowKind {
+    /// What an edge row says; `None` of drawn ones.
+    pub(super) const fn label(self) -> Option<&'static str> {
+        match self {
+            Self::Drawn => None,
+            Self::Zeros => Some("zeros"),
+            Self::Cancellation => Some("cancellation"),
+            Self::Midpoints => Some("midpoints"),
+            Self::LargestCodes => Some("largest codes"),
+            Self::LargestMagnitudes => Some("largest magnitudes"),
+            Self::SubnormalScales => Some("subnormal scales"),
+            Self::Outliers => Some("outliers"),
+        }
+    }
+}
+
+/// The kinds of the rows of a width. The first is always drawn, so that it sees every change of
+/// the weights.
+pub(super) fn kinds(width: u64, is_edges: bool) -> Vec<RowKind> {
+    let kinds: &[RowKind] = match is_edges {
+        true => &[RowKind::Drawn, RowKind::LargestCodes],
+        false => &[
+            RowKind::Drawn,
+            RowKind::Zeros,
+            RowKind::Cancellation,
+            RowKind::Midpoints,
+            RowKind::LargestCodes,
+            RowKind::LargestMagnitudes,
+            RowKind::SubnormalScales,
+            RowKind::Outliers,
+        ],
+    };
+    let kinds = kinds
+        .iter()
+        .copied()
+        .chain(std::iter::repeat(RowKind::Drawn));
+    (0..width).zip(kinds).map(|(_, kind)| kind).collect()
+}
+
+/// The values of one row. Every kind takes the same draws.
+pub(super) fn row(
+    activations: Activations,
+    kind: RowKind,
+    block_count: usize,
+    draws: &mut Draws,
+) -> Vec<f32> {
+    let mut row: Vec<f32> = Vec::with_capacity(block_count * activations.elements());
+    for index in 0..block_count {
+        let drawn = drawn(activations.elements(), draws);
+        let is_odd = index % 2 == 1;
+        let block: Vec<f32> = match kind {
+            RowKind::Drawn => drawn,
+            RowKind::Zeros => drawn.iter().map(|value| value * 0.0).collect(),
+            RowKind::Cancellation if is_odd => {
+                let before = &row[row.len() - activations.elements()..];
+                before.iter().map(|value| -value).collect()
+            }
+            RowKind::Cancellation if index + 1 == block_count => vec![0.0; drawn.len()],
+            RowKind::Cancellation => drawn,
+            RowKind::Midpoints => midpoints(&drawn, is_odd),
+            RowKind::LargestCodes => led(&vec![127.0 / 128.0; drawn.len()], 126.0 / 128.0),
+            RowKind::LargestMagnitudes => match activations {
+                Activations::Q8_0 => led(&times(&drawn, HALF_MAX), 127.0 * HALF_MAX),
+                Activations::Q8K => times(&drawn, 18_446_744_073_709_551_616.0),
+            },
+            RowKind::SubnormalScales => subnormal(activations, &drawn, is_odd),
+            RowKind::Outliers => led(
+                &times(&drawn, 1.0 / 1024.0),
+                if is_odd { 3.0 } else { -3.0 },
+            ),
+        };
+        row.extend(block);
+    }
+    row
+}
+
+/// A block of values from a sixteenth to one, or to a half or two, of both signs.
+fn drawn(count: usize, draws: &mut Draws) -> Vec<f32> {
+    let unit = [0.5, 1.0, 2.0][draws.below(3) as usize];
+    let value = |draws: &mut Draws| {
+        let magnitude = unit * (0.0625 + 0.9375 * draws.unit());
+        let value = if draws.bits() & 1 == 1 {
+            -magnitude
+        } else {
+            magnitude
+        };
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "rounded once, to nearest even"
+        )]
+        let value = value as f32;
+        value
+    };
+    (0..count).map(|_| value(draws)).collect()
+}
+
+/// Halves from -126.5 to 126.5, behind 127 and -127 in either order.
+fn midpoints(drawn: &[f32], is_odd: bool) -> Vec<f32> {
+    let half = |value: &f32| (value * 63.0).trunc() + 0.5;
+    let mut block: Vec<f32> = drawn.iter().map(half).collect();
+    let first = if is_odd { -127.0 } else { 127.0 };
+    block[0] = first;
+    block[1] = -first;
+    block
+}
+
+/// `Q8_0`: a scale between the first two subnormals, then one that is zero once stored. `Q8_K`: a
+/// scale below the smallest normal binary32, whose inverse is still finite.
+fn subnormal(activations: Activations, drawn: &[f32], is_odd: bool) -> Vec<f32> {
+    let largest = match (activations, is_odd) {
+        (Activations::Q8_0, false) => 127.0 * 1.5 / 16_777_216.0,
+        (Activations::Q8_0, true) => 127.0 / 67_108_864.0,
+        // 2^-120.
+        (Activations::Q8K, _) => f32::from_bits(7 << 23),
+    };
+    led(&times(drawn, largest / 4.0), largest)
+}
+
+/// The block with another first value.
+fn led(block: &[f32], first: f32) -> Vec<f32> {
+    let mut block = block.to_vec();
+    block[0] = first;
+    block
+}
+
+fn times(block: &[f32], factor: f32) -> Vec<f32> {
+    block.iter().map(|value| value * factor).collect()
+}
+
+/// The largest binary16.
+const HALF_MAX: f32 = 65504.0;

@@ -1,0 +1,1 @@
+//! Tests of these fixtures, and of their kernels through them.
