@@ -13,10 +13,15 @@
 #![forbid(unsafe_code)]
 
 pub mod dtype;
+mod fields;
 pub mod form;
+pub mod frame;
+pub mod json;
 pub mod matrix;
+pub mod message;
 pub mod name;
 
 pub use dtype::Dtype;
+pub use fields::MessageError;
 pub use form::{Boundary, Dim, Form, FormError};
 pub use matrix::{Cell, Matrix, MatrixError};
