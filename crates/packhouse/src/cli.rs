@@ -3,6 +3,7 @@
 use crate::fixture_words::FixtureCommand;
 use crate::image_words::ImageCommand;
 use crate::model_words::ModelCommand;
+use crate::registry_words::RegistryCommand;
 use crate::worker_words::{GateArgs, KeepArgs, WorkerCommand};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
@@ -161,6 +162,12 @@ pub(crate) enum Command {
     /// recipe makes the same bytes for ever.
     #[command(subcommand, disable_help_subcommand = true)]
     Fixture(FixtureCommand),
+    /// Register packs that others made, and verify them where they lie
+    ///
+    /// A record binds a file or folder to the model, packer, layout and kernels that it is of.
+    /// Nothing is copied.
+    #[command(subcommand, disable_help_subcommand = true)]
+    Registry(RegistryCommand),
     /// Show the store's state, the host's abilities and what would make it faster
     Doctor,
     /// Watch a process that became an engine (started by `run`)

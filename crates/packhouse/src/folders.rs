@@ -41,11 +41,12 @@ pub(crate) fn split(path: &Path) -> io::Result<(PathBuf, String)> {
     Ok((parent.to_owned(), name.to_owned()))
 }
 
+/// The path with all its symlinks resolved.
 #[expect(
     clippy::disallowed_methods,
     reason = "the CLI resolves the symlinks in what the user names"
 )]
-fn resolve(path: &Path) -> io::Result<PathBuf> {
+pub(crate) fn resolve(path: &Path) -> io::Result<PathBuf> {
     path.canonicalize()
 }
 

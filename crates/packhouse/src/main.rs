@@ -49,6 +49,9 @@ mod places;
 mod plans;
 mod prepare;
 mod ram;
+mod registry;
+mod registry_look;
+mod registry_words;
 mod repair;
 mod run;
 mod selection;
@@ -188,6 +191,7 @@ fn execute(command: Command) -> Result<Answer, Failure> {
         Command::Image(command) => image::execute(command, lookup),
         Command::Model(command) => model::execute(command, lookup),
         Command::Worker(command) => worker::execute(command, lookup),
+        Command::Registry(command) => registry::execute(command, lookup),
         Command::Fixture(command) => fixture::execute(command, lookup),
         Command::Keep(args) => keep::keep(&args),
         Command::Gate(args) => gate::gate(args),
