@@ -22,7 +22,7 @@ pub struct Fixture {
     pub tensors: BTreeMap<String, Tensor>,
     /// The boundaries of every case, each declared once for all widths.
     pub boundaries: Vec<Boundary>,
-    /// The cases, by ascending width.
+    /// The cases, by ascending width and arm; no two have both the same.
     pub cases: Vec<Case>,
 }
 
@@ -42,6 +42,8 @@ pub struct Tensor {
 pub struct Case {
     /// Rows of activations.
     pub width: u64,
+    /// Which treatment, [`Case::PLAIN`] where there is only one. Width and arm name a case.
+    pub arm: String,
     /// Role to tensor: `weights` -> `weights.q4_0.bin`, `input` -> `input-m4.q8_1.bin`.
     pub inputs: BTreeMap<String, String>,
     /// What each boundary must be, in the order of `Fixture::boundaries`.
@@ -51,6 +53,11 @@ pub struct Case {
     pub near: Vec<Expected>,
     /// Rows made for an edge.
     pub edge_rows: Vec<EdgeRow>,
+}
+
+impl Case {
+    /// The arm of fixtures that have only one.
+    pub const PLAIN: &str = "plain";
 }
 
 /// What a boundary must be.
@@ -69,7 +76,7 @@ pub struct Expected {
 /// A row that is there for a reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EdgeRow {
-    /// Its index in the outermost extent of `of`.
+    /// Its index in `of`, counted over all extents but the innermost.
     pub row: u64,
     /// A boundary's name, or `weights`: rows of the weights are columns of `output`.
     pub of: String,

@@ -218,6 +218,7 @@ impl Recipe {
         let quantised = tensor(Dtype::U8, rows, kernel.activations);
         fixture.cases.push(Case {
             width,
+            arm: Case::PLAIN.to_owned(),
             inputs: inputs
                 .map(|(role, file)| (role.to_owned(), file.clone()))
                 .into(),

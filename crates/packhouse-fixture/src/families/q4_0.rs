@@ -214,6 +214,7 @@ impl Spec {
         });
         Case {
             width,
+            arm: Case::PLAIN.to_owned(),
             inputs: BTreeMap::from([
                 (WEIGHTS.to_owned(), self.weights_file()),
                 (INPUT.to_owned(), input_file),
