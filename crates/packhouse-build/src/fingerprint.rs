@@ -10,15 +10,33 @@
 //! Never: runs a program of the build. Its dynamic loader is asked what it would load. Format:
 //! `docs/format/fingerprint.md`.
 
+mod ask;
+mod digests;
+mod disk;
+mod elf;
 mod error;
+mod git;
+mod host;
+mod keep;
+mod loader;
+mod objects;
 mod record;
+mod source;
+mod system;
+mod tree;
+mod walk;
 
 pub use error::FingerprintError;
+pub use keep::{KeepError, KeptFingerprints};
 pub use record::{Difference, Fingerprint, RecordError, explain};
 
+use digests::Digests;
+use packhouse_base::digest::Digest;
 use packhouse_proc::devices::{Roots, Tools};
 use packhouse_sys::clock::Clock;
 use packhouse_sys::fs::Fs;
+use serde_json::{Map, json};
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -62,8 +80,63 @@ pub fn fingerprint(
     request: &Request<'_>,
     world: &World<'_>,
 ) -> Result<Fingerprint, FingerprintError> {
-    let _ = world;
-    Err(FingerprintError::NoPrograms {
+    let folder = source::real_folder(request.build)?;
+    let folder = folder.ok_or_else(|| FingerprintError::Folder {
         path: request.build.to_owned(),
-    })
+        why: "no such folder".to_owned(),
+    })?;
+    let (top, system) = system::find(&folder)?;
+    let build = walk::walk(&top)?;
+    if !build.found.iter().any(|found| found.object.is_some()) {
+        return Err(FingerprintError::NoPrograms { path: folder });
+    }
+    let digests = Digests::open(world.fs, world.clock.as_ref(), world.state, &top);
+    let named = match (request.source, system.source()) {
+        (Some(given), _) => source::Named::Given(given),
+        (None, Some(recorded)) => source::Named::Recorded(recorded),
+        (None, None) => source::Named::Nowhere,
+    };
+    let source = source::look(&named, &top, world, &digests)?;
+    let (with, environment) = (request.with, request.environment);
+    let objects = objects::facts(&top, &build, with, environment, &digests)?;
+    let system_facts = system.facts(world.own, &digests)?;
+    let mut files = BTreeMap::new();
+    for path in system.files().into_iter().chain(objects.files) {
+        let content = digests.of(&path)?;
+        files.insert(path, content.sha256);
+    }
+    let facts = json!({
+        "build_system": system_facts,
+        "host": host::facts(world),
+        "libraries": objects.libraries,
+        "links": build.links,
+        "programs": objects.programs,
+        "scripts": objects.scripts,
+        "source": source.facts,
+        "with": objects.with,
+    });
+    let located = files
+        .iter()
+        .map(|(path, digest)| (disk::text(path), json!(digest.to_string())));
+    let places = json!({
+        "build": disk::text(&top),
+        "files": located.collect::<Map<_, _>>(),
+        "source": source.top.map(disk::text),
+    });
+    digests.keep()?;
+    Ok(Fingerprint::new(facts, places, files))
+}
+
+/// The real path of a file and the digest of its content, hashed now: what `Fingerprint::covers` is
+/// asked with. Errors when it is no regular file, can't be read, or changes meanwhile.
+pub fn content_of(path: &Path, world: &World<'_>) -> Result<(PathBuf, Digest), FingerprintError> {
+    let wrong = |why: String| FingerprintError::File {
+        path: path.to_owned(),
+        why,
+    };
+    let real = disk::real(path).map_err(|error| wrong(error.to_string()))?;
+    let real = real.ok_or_else(|| wrong("no such file".to_owned()))?;
+    let digests = Digests::open(world.fs, world.clock.as_ref(), None, &real);
+    let content = digests.of(&real)?;
+    Ok((real, content.sha256))
 }

@@ -7,12 +7,12 @@
 use packhouse_base::Blame;
 use packhouse_base::canonical::{self, CanonicalError};
 use packhouse_base::digest::Digest;
-use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use serde_json::{Map, Value, json};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// The schema of a record.
-pub const FINGERPRINT_SCHEMA: &str = "packhouse/fingerprint/1";
+pub(super) const FINGERPRINT_SCHEMA: &str = "packhouse/fingerprint/1";
 
 /// The identity of a build.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,6 +70,34 @@ impl Fingerprint {
             places,
             digest,
             files,
+        }
+    }
+
+    /// Reads a record back. Its files are not known then. Errors on any bytes that `render` would
+    /// not have written.
+    pub fn parse(bytes: &[u8]) -> Result<Self, RecordError> {
+        let Value::Object(mut fields) = canonical::parse(bytes)? else {
+            return Err(form("record", "an object", "another value"));
+        };
+        let schema = text(&mut fields, "schema")?;
+        if schema != FINGERPRINT_SCHEMA {
+            return Err(form("schema", FINGERPRINT_SCHEMA, &schema));
+        }
+        let sha256 = text(&mut fields, "sha256")?;
+        let expected =
+            Digest::parse(&sha256).map_err(|_| form("sha256", "64 hex digits", &sha256))?;
+        let facts = object(&mut fields, "facts")?;
+        let places = object(&mut fields, "places")?;
+        if let Some(name) = fields.keys().next() {
+            return Err(form("record", "no other field", name));
+        }
+        let fingerprint = Self::new(facts, places, BTreeMap::new());
+        match fingerprint.digest == expected {
+            true => Ok(fingerprint),
+            false => Err(RecordError::Digest {
+                expected,
+                actual: fingerprint.digest,
+            }),
         }
     }
 
@@ -139,13 +167,42 @@ fn compare(
         });
         return;
     };
-    let names: std::collections::BTreeSet<&String> = left.keys().chain(right.keys()).collect();
+    let names: BTreeSet<&String> = left.keys().chain(right.keys()).collect();
     for name in names {
         fact.push(name.clone());
         compare(fact, left.get(name), right.get(name), differences);
         fact.pop();
     }
 }
+
+fn text(fields: &mut Map<String, Value>, field: &'static str) -> Result<String, RecordError> {
+    match fields.remove(field) {
+        Some(Value::String(text)) => Ok(text),
+        other => Err(form(field, "text", &shown(other.as_ref()))),
+    }
+}
+
+fn object(fields: &mut Map<String, Value>, field: &'static str) -> Result<Value, RecordError> {
+    match fields.remove(field) {
+        Some(value @ Value::Object(_)) => Ok(value),
+        other => Err(form(field, "an object", &shown(other.as_ref()))),
+    }
+}
+
+fn shown(value: Option<&Value>) -> String {
+    value.map_or_else(|| "nothing".to_owned(), Value::to_string)
+}
+
+fn form(field: &'static str, expected: &'static str, actual: &str) -> RecordError {
+    RecordError::Form {
+        field,
+        expected,
+        actual: actual.chars().take(ACTUAL_CHARS).collect(),
+    }
+}
+
+/// Characters of a wrong value that an error shows.
+const ACTUAL_CHARS: usize = 80;
 
 impl RecordError {
     /// Whose side the failure is on.

@@ -125,6 +125,7 @@ fn card(device: &Device<'_>, with_parts: bool) -> Value {
             self::answer(device.pci_info(), |pci| json!({"busId": pci.bus_id})),
         );
         fields.insert("minor".to_owned(), value(device.minor_number()));
+        fields.insert("vbios".to_owned(), value(device.vbios_version()));
         let mode = device.mig_mode();
         let has_parts = mode.as_ref().is_ok_and(|mode| mode.current != 0);
         fields.insert(

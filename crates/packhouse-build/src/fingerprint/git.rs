@@ -1,0 +1,324 @@
+//! What a git work tree holds: its commit, what differs from it, and its submodules.
+//!
+//! Invariants:
+//! - git's answers are read in its forms for programs, with names as bytes;
+//! - what differs is hashed from the work tree itself, whatever the index says of it;
+//! - files that the index is told not to look at are looked at;
+//! - git that can't be asked, or says anything unexpected, is an error.
+//!
+//! Never: writes to the repository, fetches, runs hooks or monitors.
+
+use super::ask;
+use super::digests::Digests;
+use super::disk::{self, Kind};
+use super::error::FingerprintError;
+use super::tree;
+use packhouse_sys::child::{Ended, Exit};
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+/// Git, and the environment that it gets.
+pub(super) struct Git {
+    program: PathBuf,
+    environment: Vec<(OsString, OsString)>,
+}
+
+/// What a file of the work tree is, where it is not what the commit has.
+enum Change {
+    Deleted,
+    There,
+    Untracked,
+}
+
+/// What the index holds that `status` does not tell.
+#[derive(Default)]
+struct Index {
+    /// Submodules, each with its commit.
+    submodules: BTreeMap<PathBuf, String>,
+    /// Files that the index is told to take for unchanged.
+    hidden: Vec<PathBuf>,
+}
+
+impl Git {
+    /// Finds git. Errors where there is none.
+    pub(super) fn find(
+        own: &[(OsString, OsString)],
+        folder: &Path,
+    ) -> Result<Self, FingerprintError> {
+        let environment = ask::environment(own, &SETTINGS);
+        let program = ask::find(OsStr::new("git"), &environment);
+        let program = program.map_err(|error| failed(folder, "--version", error.to_string()))?;
+        Ok(Self {
+            program,
+            environment,
+        })
+    }
+
+    /// The top of the work tree that a folder is in.
+    pub(super) fn top(&self, folder: &Path) -> Result<PathBuf, FingerprintError> {
+        let command = "rev-parse";
+        let mut words = self.ask(folder, command, &["--show-toplevel".as_ref()])?;
+        if words.pop() != Some(b'\n') || words.is_empty() {
+            return Err(failed(folder, command, "no work tree".to_owned()));
+        }
+        Ok(PathBuf::from(OsStr::from_bytes(&words)))
+    }
+
+    /// Whether a work tree ignores a folder of it, by its path below the top.
+    pub(super) fn ignores(&self, top: &Path, below: &Path) -> Result<bool, FingerprintError> {
+        let arguments = ["-q".as_ref(), "--".as_ref(), below.as_os_str()];
+        let command = "check-ignore";
+        let ended = self.run(top, command, &arguments)?;
+        match ended.exit {
+            Exit::Exited(0) => Ok(true),
+            Exit::Exited(1) => Ok(false),
+            Exit::Exited(_)
+            | packhouse_sys::child::Exit::Signalled(_)
+            | packhouse_sys::child::Exit::TimedOut => {
+                Err(failed(top, command, ask::why(&ended).unwrap_or_default()))
+            }
+        }
+    }
+
+    /// The facts of a work tree. What is untracked below `build` is no source.
+    pub(super) fn facts(
+        &self,
+        top: &Path,
+        build: Option<&Path>,
+        digests: &Digests<'_>,
+    ) -> Result<Value, FingerprintError> {
+        self.repository(top, build, digests, 0)
+    }
+
+    fn repository(
+        &self,
+        top: &Path,
+        build: Option<&Path>,
+        digests: &Digests<'_>,
+        depth: usize,
+    ) -> Result<Value, FingerprintError> {
+        if depth > SUBMODULES_DEEP_MAX {
+            let why = format!("submodules more than {SUBMODULES_DEEP_MAX} deep");
+            return Err(failed(top, "ls-files", why));
+        }
+        let status = self.ask(top, "status", &STATUS.map(OsStr::new))?;
+        let (commit, mut changes) =
+            parse_status(&status).map_err(|why| failed(top, "status", why))?;
+        let index = self.ask(top, "ls-files", &["-z", "-v", "-s"].map(OsStr::new))?;
+        let index = parse_index(&index).map_err(|why| failed(top, "ls-files", why))?;
+        for path in &index.hidden {
+            changes.entry(path.clone()).or_insert(Change::There);
+        }
+        let mut submodules = Map::new();
+        for (path, commit) in &index.submodules {
+            changes.remove(path);
+            let facts = self.submodule(&top.join(path), commit, build, digests, depth)?;
+            submodules.insert(disk::text(path), facts);
+        }
+        let mut files = Vec::new();
+        for (path, change) in &changes {
+            let whole = top.join(path);
+            // A repository in the work tree that is no submodule is listed as a folder.
+            let is_folder = path.as_os_str().as_bytes().ends_with(b"/");
+            match change {
+                Change::Deleted => {}
+                Change::Untracked if build.is_some_and(|build| whole.starts_with(build)) => {}
+                Change::Untracked if is_folder => {
+                    let facts = self.repository(&whole, build, digests, depth + 1)?;
+                    submodules.insert(disk::text(path), facts);
+                }
+                Change::There | Change::Untracked => files.push(whole),
+            }
+        }
+        let seen = tree::contents(&files, digests)?;
+        let mut changed = Map::new();
+        for (path, change) in &changes {
+            let whole = top.join(path);
+            let facts = match (change, seen.get(&whole)) {
+                (Change::Deleted, _) => json!("deleted"),
+                (Change::There | Change::Untracked, Some(facts)) => facts.clone(),
+                (Change::There | Change::Untracked, None) => continue,
+            };
+            changed.insert(disk::text(path), facts);
+        }
+        Ok(json!({
+            "changed": changed,
+            "commit": commit,
+            "kind": "git",
+            "submodules": submodules,
+        }))
+    }
+
+    fn submodule(
+        &self,
+        folder: &Path,
+        commit: &str,
+        build: Option<&Path>,
+        digests: &Digests<'_>,
+        depth: usize,
+    ) -> Result<Value, FingerprintError> {
+        if disk::is_there(&folder.join(".git")) {
+            return self.repository(folder, build, digests, depth + 1);
+        }
+        let kind = disk::own_kind(folder).map_err(|error| FingerprintError::Folder {
+            path: folder.to_owned(),
+            why: error.to_string(),
+        })?;
+        let files = match kind {
+            Some(Kind::Folder) => tree::facts(folder, build, digests)?,
+            Some(Kind::File | Kind::Link | Kind::Special) | None => Value::Null,
+        };
+        Ok(json!({ "commit": commit, "files": files, "kind": "not checked out" }))
+    }
+
+    /// Asks git, and takes what it said only where it succeeded.
+    fn ask(
+        &self,
+        folder: &Path,
+        command: &'static str,
+        arguments: &[&OsStr],
+    ) -> Result<Vec<u8>, FingerprintError> {
+        let ended = self.run(folder, command, arguments)?;
+        match ask::why(&ended) {
+            None => Ok(ended.stdout),
+            Some(why) => Err(failed(folder, command, why)),
+        }
+    }
+
+    fn run(
+        &self,
+        folder: &Path,
+        command: &'static str,
+        arguments: &[&OsStr],
+    ) -> Result<Ended, FingerprintError> {
+        let options = OPTIONS.iter().map(OsString::from);
+        let arguments: Vec<OsString> = options
+            .chain([OsString::from(command)])
+            .chain(arguments.iter().map(OsString::from))
+            .collect();
+        ask::ask(&self.program, &arguments, &self.environment, folder)
+            .map_err(|error| failed(folder, command, error.to_string()))
+    }
+}
+
+fn failed(folder: &Path, command: &'static str, why: String) -> FingerprintError {
+    FingerprintError::Git {
+        folder: folder.to_owned(),
+        command,
+        why,
+    }
+}
+
+/// Parses `status --porcelain=v2 --branch -z`: the commit, and each path that differs from it.
+fn parse_status(words: &[u8]) -> Result<(Option<String>, BTreeMap<PathBuf, Change>), String> {
+    let (mut commit, mut changes) = (None, BTreeMap::new());
+    for entry in entries(words)? {
+        let unexpected = || format!("unexpected entry {:?}", String::from_utf8_lossy(entry));
+        let (kind, rest) = entry.split_at_checked(2).ok_or_else(unexpected)?;
+        let fields_before = match kind {
+            b"# " => {
+                if let Some(oid) = rest.strip_prefix(b"branch.oid ") {
+                    commit = Some(String::from_utf8_lossy(oid).into_owned());
+                }
+                continue;
+            }
+            b"? " => {
+                changes.insert(path(rest), Change::Untracked);
+                continue;
+            }
+            b"1 " => 7,
+            b"u " => 9,
+            _ => return Err(unexpected()),
+        };
+        let fields: Vec<&[u8]> = rest
+            .splitn(fields_before + 1, |byte| *byte == b' ')
+            .collect();
+        let (Some(name), true) = (fields.get(fields_before), fields.len() > fields_before) else {
+            return Err(unexpected());
+        };
+        // The mode in the work tree: the fifth field of one kind, the sixth of the other.
+        let mode_at = if kind == b"1 " { 4 } else { 5 };
+        let change = match fields[mode_at] {
+            b"000000" => Change::Deleted,
+            _ => Change::There,
+        };
+        changes.insert(path(name), change);
+    }
+    let commit = commit.ok_or("it does not name the commit")?;
+    let has_commit = commit != "(initial)";
+    Ok((has_commit.then_some(commit), changes))
+}
+
+/// Parses `ls-files -z -v -s`: `H 100644 OID STAGE<tab>PATH`.
+fn parse_index(words: &[u8]) -> Result<Index, String> {
+    let mut index = Index::default();
+    for entry in entries(words)? {
+        let unexpected = || format!("unexpected entry {:?}", String::from_utf8_lossy(entry));
+        let tab = entry.iter().position(|byte| *byte == b'\t');
+        let (head, name) = entry.split_at(tab.ok_or_else(unexpected)?);
+        let head = std::str::from_utf8(head).map_err(|_| unexpected())?;
+        let [tag, mode, oid, _stage] = head.split(' ').collect::<Vec<_>>()[..] else {
+            return Err(unexpected());
+        };
+        let name = path(&name[1..]);
+        if mode == SUBMODULE_MODE {
+            index.submodules.insert(name, oid.to_owned());
+        } else if tag == "S" || tag.chars().all(|letter| letter.is_ascii_lowercase()) {
+            index.hidden.push(name);
+        }
+    }
+    Ok(index)
+}
+
+/// Entries that each end with a NUL.
+fn entries(words: &[u8]) -> Result<impl Iterator<Item = &[u8]>, String> {
+    let whole = match words.split_last() {
+        None => words,
+        Some((0, whole)) => whole,
+        Some(_) => return Err("its answer is cut off".to_owned()),
+    };
+    let entries = whole.split(|byte| *byte == 0);
+    Ok(entries.filter(|entry| !entry.is_empty()))
+}
+
+fn path(bytes: &[u8]) -> PathBuf {
+    PathBuf::from(OsStr::from_bytes(bytes))
+}
+
+const SUBMODULE_MODE: &str = "160000";
+const SUBMODULES_DEEP_MAX: usize = 16;
+/// Whatever the user's configuration says: no monitor, no cache that may be stale, no short cuts in
+/// comparing a file's stat with the index.
+const OPTIONS: [&str; 10] = [
+    "-c",
+    "core.fsmonitor=false",
+    "-c",
+    "core.untrackedCache=false",
+    "-c",
+    "core.trustctime=true",
+    "-c",
+    "core.checkStat=default",
+    "-c",
+    "core.ignoreStat=false",
+];
+/// Submodules are looked into one by one.
+const STATUS: [&str; 7] = [
+    "--porcelain=v2",
+    "--branch",
+    "-z",
+    "--untracked-files=all",
+    "--ignore-submodules=all",
+    "--no-renames",
+    "--no-ahead-behind",
+];
+/// No lock and no write of the index, no question, no network, no other language.
+const SETTINGS: [(&str, &str); 5] = [
+    ("GIT_OPTIONAL_LOCKS", "0"),
+    ("GIT_TERMINAL_PROMPT", "0"),
+    ("GIT_NO_LAZY_FETCH", "1"),
+    ("GIT_PAGER", "cat"),
+    ("LC_ALL", "C"),
+];
