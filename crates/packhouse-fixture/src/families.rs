@@ -3,7 +3,7 @@
 mod blocks;
 mod context_kv;
 mod int8_tile;
-mod mmvq;
+pub(crate) mod mmvq;
 mod q4_0;
 
 use crate::Fixture;

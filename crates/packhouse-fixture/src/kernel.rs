@@ -57,6 +57,14 @@ pub enum KernelError {
         /// Bytes there are.
         actual: u64,
     },
+    /// An element of an input can't be what it is.
+    #[error("input {role}: {why}")]
+    Element {
+        /// Its role.
+        role: String,
+        /// Which element, what it is, and what it may be.
+        why: String,
+    },
 }
 
 /// A scalar reference kernel, straight from packed bytes.
@@ -65,6 +73,12 @@ pub trait Kernel: Sync {
     fn id(&self) -> &'static str;
     /// Ids of the fixtures it can run.
     fn fixtures(&self) -> &'static [&'static str];
+    /// The layout that the fixture's `weights`, which are Q4_0 rows, have to be packed in before
+    /// this kernel runs; none where it takes them as they are. The layout's own parameters then
+    /// stand beside the fixture's.
+    fn packs(&self) -> Option<&'static str> {
+        None
+    }
     /// Runs one case.
     ///
     /// # Errors

@@ -1,10 +1,10 @@
 //! The reference kernels, one table.
 
 pub(crate) mod blocks;
-mod context_kv;
+pub(crate) mod context_kv;
 pub(crate) mod int8_tile;
 mod mmvq;
-mod q4_0;
+pub(crate) mod q4_0;
 
 use crate::Kernel;
 

@@ -4,6 +4,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod bag;
 pub mod bf16_ops;
 pub mod families;
 pub mod fixture;
@@ -12,10 +13,18 @@ mod inputs;
 pub mod kernel;
 pub mod kernels;
 pub mod mersenne;
+pub mod published;
+pub mod quantise;
+pub mod record;
+mod soundness;
 pub mod tolerance;
+pub mod trial;
 pub mod verdict;
 
+pub use bag::Bag;
 pub use fixture::{Case, EdgeRow, Expected, Fixture, Tensor};
 pub use kernel::{Inputs, Kernel, KernelError, Output};
+pub use soundness::Unsound;
 pub use tolerance::Tolerance;
+pub use trial::{BoundaryVerdict, Promise, TrialError, judge_case, run_case};
 pub use verdict::{RowVerdict, Unjudged, Worst, judge};

@@ -1,6 +1,7 @@
 //! Verdicts, row by row: what a kernel made against what it must make, under a tolerance.
 //!
-//! - A row is one index of the outermost extent; a tensor of one extent is one row.
+//! - A row is all of the innermost extent at one index of the others, in their order; a tensor of
+//!   one extent is one row.
 //! - One bad row fails, however good the others are: errors are never averaged over rows.
 //! - A NaN equals only the same NaN; under every tolerance an infinity or NaN passes only where the
 //!   same bits are expected.
@@ -15,7 +16,7 @@ use packhouse_component::Dtype;
 /// What became of one row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RowVerdict {
-    /// Its index in the outermost extent.
+    /// Its index, counted over all extents but the innermost.
     pub row: u64,
     /// What is special about it, where an edge row says so.
     pub label: Option<String>,
@@ -56,6 +57,24 @@ pub enum Unjudged {
         /// The boundary.
         boundary: String,
     },
+    /// The kernel gave no such boundary, or the fixture has no tensor for it.
+    #[error("there is nothing of {boundary}")]
+    Missing {
+        /// The boundary.
+        boundary: String,
+    },
+    /// The kernel gave a boundary more than once.
+    #[error("{boundary} is there more than once")]
+    Twice {
+        /// The boundary.
+        boundary: String,
+    },
+    /// The kernel gave a boundary that the fixture doesn't have.
+    #[error("the fixture has no boundary {boundary}")]
+    Undeclared {
+        /// The boundary.
+        boundary: String,
+    },
     /// The expected tensor's bytes are not what its shape says.
     #[error("the expected tensor of {boundary} has {actual} bytes, its shape says {expected}")]
     Malformed {
@@ -90,7 +109,10 @@ impl Unjudged {
     /// Whose side it is on: the kernel's caller gave other bytes, or a fixture is no fixture.
     pub fn blame(&self) -> Blame {
         match self {
-            Self::Length { .. } => Blame::Caller,
+            Self::Length { .. }
+            | Self::Missing { .. }
+            | Self::Twice { .. }
+            | Self::Undeclared { .. } => Blame::Caller,
             Self::Empty { .. } | Self::Malformed { .. } | Self::Inapplicable { .. } => Blame::Bug,
         }
     }
@@ -175,7 +197,7 @@ impl Rows {
         }
         let row_count = match expected.shape.as_slice() {
             [] | [_] => 1,
-            [rows, ..] => *rows,
+            [rows @ .., _] => rows.iter().product(),
         };
         let row_bytes =
             usize::try_from(there / row_count).expect("because the tensor is in memory");
