@@ -1,0 +1,195 @@
+//! The two folders that driver and program share: inputs by digest, outputs by case.
+//!
+//! Invariants:
+//! - what is read of an output is read once, into memory; that copy is hashed and judged, so that
+//!   nothing that happens to the file later matters;
+//! - an input is read again after each case, by its name;
+//! - an output is believed only as a regular file with one name; no symlink is followed, no pipe
+//!   waited for;
+//! - the folders are private (0700), under a name that was free, and removed with everything in
+//!   them when this is dropped.
+
+use crate::check::{Seen, SeenFile};
+use crate::message::CaseOrder;
+use packhouse_base::digest::Digest;
+use packhouse_sys::fs::{Dir, Fs, FsError, FsErrorKind};
+use packhouse_sys::stat::FileKind;
+use std::ffi::OsStr;
+
+/// The folders.
+pub struct Exchange {
+    parent: Dir,
+    name: String,
+    inputs: Dir,
+    outputs: Dir,
+}
+
+impl Exchange {
+    /// Makes the folders in a folder that the caller may write.
+    ///
+    /// # Errors
+    /// As the system does.
+    pub fn make(fs: &dyn Fs, parent: Dir) -> Result<Self, FsError> {
+        let mut bytes = [0; 32];
+        fs.random(&mut bytes)?;
+        let digits = Digest::from_bytes(bytes).to_string();
+        let name = format!("packhouse-component-{}", &digits[..NAME_DIGITS]);
+        parent.make_dir(&name, MODE_FOLDER)?;
+        let made = parent.open_dir(&name).and_then(|folder| {
+            folder.make_dir(INPUTS, MODE_FOLDER)?;
+            folder.make_dir(OUTPUTS, MODE_FOLDER)?;
+            Ok((folder.open_dir(INPUTS)?, folder.open_dir(OUTPUTS)?))
+        });
+        match made {
+            Ok((inputs, outputs)) => Ok(Self {
+                parent,
+                name,
+                inputs,
+                outputs,
+            }),
+            Err(error) => {
+                let _ = remove_tree(&parent, OsStr::new(&name), DEPTH_MAX);
+                Err(error)
+            }
+        }
+    }
+
+    /// Absolute path of the inputs' folder, where it is UTF-8.
+    pub fn inputs_path(&self) -> Option<&str> {
+        self.inputs.path().to_str()
+    }
+
+    /// Absolute path of the outputs' folder, where it is UTF-8.
+    pub fn outputs_path(&self) -> Option<&str> {
+        self.outputs.path().to_str()
+    }
+
+    /// Puts an input there, if it is not there yet, and says its name and digest.
+    ///
+    /// # Errors
+    /// As the system does.
+    pub fn put(&mut self, bytes: &[u8]) -> Result<(String, Digest), FsError> {
+        let digest = Digest::of(bytes);
+        let name = format!("{digest}.bin");
+        match self.inputs.create_new(&name, MODE_INPUT) {
+            Ok(file) => file.write_all_at(0, bytes)?,
+            Err(error) if error.kind == FsErrorKind::Exists => {}
+            Err(error) => return Err(error),
+        }
+        Ok((name, digest))
+    }
+
+    /// Names in the outputs' folder.
+    ///
+    /// # Errors
+    /// As the system does.
+    pub fn outputs(&self) -> Result<Vec<String>, FsError> {
+        let names = self.outputs.list()?;
+        Ok(names
+            .iter()
+            .map(|name| name.to_string_lossy().into_owned())
+            .collect())
+    }
+
+    /// Reads what a case left, and empties the outputs' folder.
+    ///
+    /// # Errors
+    /// As the system does; whatever a program can do there is no error but is seen.
+    pub fn take(&self, order: &CaseOrder) -> Result<Seen, FsError> {
+        let largest = order
+            .boundaries
+            .iter()
+            .map(|wanted| wanted.form.bytes)
+            .max();
+        let mut seen = Seen::default();
+        for name in self.outputs.list()? {
+            let file = self.see(&name, largest.unwrap_or(0))?;
+            seen.outputs
+                .insert(name.to_string_lossy().into_owned(), file);
+        }
+        self.empty()?;
+        for input in order.inputs.values() {
+            let digest = self.input_digest(&input.file, input.bytes);
+            seen.inputs.insert(input.file.clone(), digest);
+        }
+        Ok(seen)
+    }
+
+    /// Empties the outputs' folder.
+    ///
+    /// # Errors
+    /// As the system does.
+    pub fn empty(&self) -> Result<(), FsError> {
+        for name in self.outputs.list()? {
+            remove_tree(&self.outputs, &name, DEPTH_MAX)?;
+        }
+        Ok(())
+    }
+
+    fn see(&self, name: &OsStr, bytes_max: u64) -> Result<SeenFile, FsError> {
+        let file = match self.outputs.open_file(name) {
+            Ok(file) => file,
+            Err(error) => {
+                return match error.kind {
+                    FsErrorKind::Symlink => Ok(SeenFile::Other("a symlink")),
+                    FsErrorKind::Permission => Ok(SeenFile::Other("a file that can't be read")),
+                    FsErrorKind::NotFound => Ok(SeenFile::Other("a file that is gone again")),
+                    // A socket.
+                    FsErrorKind::Errno(_) => Ok(SeenFile::Other("no file")),
+                    _ => Err(error),
+                };
+            }
+        };
+        let stat = file.stat()?;
+        match (stat.kind, stat.link_count) {
+            (FileKind::Directory, _) => Ok(SeenFile::Other("a folder")),
+            (FileKind::Special | FileKind::Symlink, _) => Ok(SeenFile::Other("no regular file")),
+            (FileKind::Regular, 1) if stat.size > bytes_max => {
+                Ok(SeenFile::TooLong { bytes: stat.size })
+            }
+            (FileKind::Regular, 1) => match file.read_stated(&stat, bytes_max) {
+                Ok(bytes) => Ok(SeenFile::Bytes(bytes)),
+                Err(error) if error.kind == FsErrorKind::EndsEarly => {
+                    Ok(SeenFile::Other("a file that is being written"))
+                }
+                Err(error) => Err(error),
+            },
+            (FileKind::Regular, _) => Ok(SeenFile::Other("a file with several names")),
+        }
+    }
+
+    fn input_digest(&self, name: &str, bytes: u64) -> Option<Digest> {
+        let read = self.inputs.read_small(name, bytes).ok()?;
+        Some(Digest::of(&read))
+    }
+}
+
+impl Drop for Exchange {
+    fn drop(&mut self) {
+        // A folder in the way of nobody: its name is random.
+        let _ = remove_tree(&self.parent, OsStr::new(&self.name), DEPTH_MAX);
+    }
+}
+
+/// Removes an entry and what is in it. Folders nested deeper than `depth` stay.
+fn remove_tree(parent: &Dir, name: &OsStr, depth: u32) -> Result<(), FsError> {
+    if parent.stat_entry(name)?.kind != FileKind::Directory {
+        return parent.unlink(name);
+    }
+    if depth > 0 {
+        let folder = parent.open_dir(name)?;
+        for inner in folder.list()? {
+            remove_tree(&folder, &inner, depth - 1)?;
+        }
+    }
+    parent.remove_dir(name)
+}
+
+const INPUTS: &str = "inputs";
+const OUTPUTS: &str = "outputs";
+const MODE_FOLDER: u32 = 0o700;
+const MODE_INPUT: u32 = 0o400;
+/// Hex digits of a name: 64 bits.
+const NAME_DIGITS: usize = 16;
+/// How deep a program may nest folders for them to be removed.
+const DEPTH_MAX: u32 = 16;
