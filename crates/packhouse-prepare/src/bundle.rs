@@ -18,4 +18,4 @@ mod reader;
 pub use contents::{BUNDLE_FORMAT, Contents, ContentsError};
 pub use error::{BundleError, ExportError};
 pub use export::{BundleDraft, Exported};
-pub use import::{Imported, ObjectSink, Records, import, read};
+pub use import::{Imported, ObjectSink, Records, import, read, read_head};

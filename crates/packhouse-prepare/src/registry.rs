@@ -21,6 +21,7 @@ mod compare;
 mod folder;
 mod links;
 mod look;
+mod payload;
 mod record;
 mod survey;
 
@@ -30,5 +31,6 @@ pub use compare::{Difference, Finding, Glance, Verification, glance, verify};
 pub use folder::{Outcome, PublishError, ReadError, Registry, RegistryError};
 pub use links::LinkFault;
 pub use look::{ArtifactKind, Look, LookError};
+pub use payload::{PayloadImport, PayloadImportError, PayloadOf, REGISTERED_PLAN, import_payload};
 pub use record::{REGISTRY_SCHEMA, Record, RecordError};
 pub use survey::{Seen, SeenFile, Survey};

@@ -299,13 +299,24 @@ impl ExportArgs {
 #[derive(Debug, Args)]
 pub(crate) struct ImportArgs {
     /// A bundle, `-` for one on stdin, or a folder of another program
-    pub(crate) path: PathBuf,
+    #[arg(required_unless_present = "registered", conflicts_with = "registered")]
+    pub(crate) path: Option<PathBuf>,
+    /// Import this registered pack, once it proved to be as it was registered
+    #[arg(long, value_name = "KEY")]
+    pub(crate) registered: Option<String>,
     /// The folder's layout: xe2-m6-v2 [default: the only one]
-    #[arg(long, value_name = "FORMAT")]
+    #[arg(long, value_name = "FORMAT", conflicts_with = "registered")]
     pub(crate) format: Option<String>,
-    /// With a folder: the model that it was made of, to compare its records with
+    /// With a folder: the model that it was made of, to compare its records with; with --tensor:
+    /// the model that has the tensor
     #[arg(long)]
     pub(crate) model: Option<PathBuf>,
+    /// With --registered: the pack is one payload, of this tensor of the model
+    #[arg(long, value_name = "NAME", requires = "registered", requires = "model")]
+    pub(crate) tensor: Option<String>,
+    /// With --tensor: a parameter of the layout, e.g. n_tile=8 [default: as the layout has it]
+    #[arg(long, value_name = "NAME=VALUE", requires = "tensor")]
+    pub(crate) parameter: Vec<String>,
 }
 
 /// What `stage` takes.

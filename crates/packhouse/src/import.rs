@@ -9,6 +9,7 @@ use crate::files::open_regular;
 use crate::folders;
 use crate::places::Lookup;
 use crate::prepare;
+use crate::registry_import;
 use crate::stores::{self, short};
 use crate::verify::{proofs_document, unproven_text};
 use packhouse_base::Blame;
@@ -24,22 +25,27 @@ use packhouse_store::root::Store;
 use packhouse_store::set::SetOutcome;
 use packhouse_sys::fs::Dir;
 use serde_json::{Value, json};
+use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
 /// Takes what the path leads to: a folder is another program's, anything else a bundle.
 pub(crate) fn import(args: &ImportArgs, lookup: Lookup<'_>) -> Result<Answer, Failure> {
-    let path = &args.path;
+    if let Some(key) = &args.registered {
+        return registry_import::import(args, key, lookup);
+    }
+    let path = args.path.as_deref().unwrap_or(Path::new("-"));
+    let model = args.model.as_deref();
     if let Some(name) = &args.format {
         return match format_of(name)? {
-            ForeignFormat::Xe2M6V2 => from_xe2(args, lookup),
+            ForeignFormat::Xe2M6V2 => from_xe2(path, model, lookup),
         };
     }
     let is_stream = path == Path::new("-");
     if !is_stream && is_folder(path) {
-        return from_xe2(args, lookup);
+        return from_xe2(path, model, lookup);
     }
-    if let Some(model) = &args.model {
+    if let Some(model) = model {
         return Err(
             Failure::usage("--model with something else than a folder", model.display())
                 .cause("a bundle has its own record of the model")
@@ -49,15 +55,24 @@ pub(crate) fn import(args: &ImportArgs, lookup: Lookup<'_>) -> Result<Answer, Fa
     if is_stream {
         return from_bundle(path, &mut io::stdin().lock(), lookup);
     }
-    let mut file = open_regular(path).map_err(|error| {
+    from_bundle(path, &mut open_bundle(path)?, lookup)
+}
+
+/// Opens the file of a bundle.
+pub(crate) fn open_bundle(path: &Path) -> Result<File, Failure> {
+    open_regular(path).map_err(|error| {
         Failure::new("cannot open the bundle", path.display())
             .because(&error)
             .hint(format!("ls -l {}", quoted(path)))
-    })?;
-    from_bundle(path, &mut file, lookup)
+    })
 }
 
-fn from_bundle(path: &Path, source: &mut dyn Read, lookup: Lookup<'_>) -> Result<Answer, Failure> {
+/// Takes a bundle into the store.
+pub(crate) fn from_bundle(
+    path: &Path,
+    source: &mut dyn Read,
+    lookup: Lookup<'_>,
+) -> Result<Answer, Failure> {
     let store = writable(lookup, path)?;
     let bar = Bar::new();
     let imported = bundle::import(&store, &Packers::detect(), source, &mut copied(&bar));
@@ -91,9 +106,12 @@ fn from_bundle(path: &Path, source: &mut dyn Read, lookup: Lookup<'_>) -> Result
     Ok(Answer::done(text, json))
 }
 
-fn from_xe2(args: &ImportArgs, lookup: Lookup<'_>) -> Result<Answer, Failure> {
-    let path = &args.path;
-    let model = args.model.as_deref();
+/// Takes a folder of the Xe2 verifier into the store.
+pub(crate) fn from_xe2(
+    path: &Path,
+    model: Option<&Path>,
+    lookup: Lookup<'_>,
+) -> Result<Answer, Failure> {
     let model = model.map(prepare::open_model).transpose()?;
     let store = writable(lookup, path)?;
     let (dir, name) = set_folder(&store, path)?;
@@ -136,7 +154,7 @@ fn from_xe2(args: &ImportArgs, lookup: Lookup<'_>) -> Result<Answer, Failure> {
 }
 
 /// The folder itself, or the only set in it: what `export` wrote to can be imported by that name.
-fn set_folder(store: &Store, path: &Path) -> Result<(Dir, String), Failure> {
+pub(crate) fn set_folder(store: &Store, path: &Path) -> Result<(Dir, String), Failure> {
     let unreadable = |error: &dyn std::error::Error| {
         Failure::new("cannot read the folder", path.display())
             .because(error)
@@ -170,7 +188,7 @@ fn set_folder(store: &Store, path: &Path) -> Result<(Dir, String), Failure> {
     }
 }
 
-fn writable(lookup: Lookup<'_>, path: &Path) -> Result<Store, Failure> {
+pub(crate) fn writable(lookup: Lookup<'_>, path: &Path) -> Result<Store, Failure> {
     let store = stores::make(lookup)?;
     if store.config().read_only {
         return Err(Failure::new("cannot import", path.display())
@@ -193,7 +211,7 @@ fn copied(bar: &Bar) -> impl FnMut(u64, u64) {
     }
 }
 
-fn untaken(path: &Path, error: &BundleError) -> Failure {
+pub(crate) fn untaken(path: &Path, error: &BundleError) -> Failure {
     let failure = Failure::new("cannot import the bundle", path.display()).because(error);
     match error {
         BundleError::Room { source, .. } => failure.hint(more_room(source)),
@@ -206,7 +224,7 @@ fn untaken(path: &Path, error: &BundleError) -> Failure {
     }
 }
 
-fn foreign_untaken(path: &Path, error: &ForeignImportError) -> Failure {
+pub(crate) fn foreign_untaken(path: &Path, error: &ForeignImportError) -> Failure {
     let failure = Failure::new("cannot import the folder", path.display()).because(error);
     match error {
         ForeignImportError::Room { source, .. } => failure.hint(more_room(source)),
@@ -215,7 +233,7 @@ fn foreign_untaken(path: &Path, error: &ForeignImportError) -> Failure {
     }
 }
 
-fn more_room(error: &RoomError) -> &'static str {
+pub(crate) fn more_room(error: &RoomError) -> &'static str {
     if error.is_full() {
         "packhouse gc"
     } else {
@@ -223,7 +241,7 @@ fn more_room(error: &RoomError) -> &'static str {
     }
 }
 
-fn word(outcome: SetOutcome) -> &'static str {
+pub(crate) fn word(outcome: SetOutcome) -> &'static str {
     match outcome {
         SetOutcome::Created => "made",
         SetOutcome::Equal => "was there",

@@ -50,6 +50,7 @@ mod plans;
 mod prepare;
 mod ram;
 mod registry;
+mod registry_import;
 mod registry_look;
 mod registry_words;
 mod repair;

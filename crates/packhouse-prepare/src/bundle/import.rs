@@ -149,6 +149,16 @@ pub fn read(source: &mut dyn Read, sink: &mut dyn ObjectSink) -> Result<Records,
     Ok(records)
 }
 
+/// Reads the records at the head of a bundle, and no object. Errors as `read`.
+pub fn read_head(source: &mut dyn Read) -> Result<Records, BundleError> {
+    let mut reader = Reader::new(source);
+    let contents = reader.contents()?;
+    let members = contents.members();
+    let is_small = |member: &&Member| !matches!(member.role, Role::Object(_));
+    let small: Vec<Member> = members.iter().take_while(is_small).cloned().collect();
+    read_records(&mut reader, &contents, &small)
+}
+
 fn read_records(
     reader: &mut Reader<'_>,
     contents: &Contents,

@@ -24,7 +24,7 @@ mod source;
 mod strict;
 
 pub use export::{ExportTargets, ForeignExport, ForeignExportError, export};
-pub use import::{ForeignImport, ForeignImportError, import};
+pub use import::{ForeignImport, ForeignImportError, import, model_of};
 pub use index::{INDEX_FORMAT, IndexRow, fnv1a_64, runtime_index};
 pub use json::{canon, canon_sha256, pretty};
 pub use keys::{

@@ -122,6 +122,15 @@ impl Look {
         }
     }
 
+    /// Whether it is what it was at an earlier look, as far as stat shows: the same names, kinds,
+    /// inodes, lengths, times and targets.
+    pub fn is_still(&self, earlier: &Self) -> bool {
+        let mut pairs = earlier.entries.iter().zip(&self.entries);
+        earlier.entries.len() == self.entries.len()
+            && pairs.all(|(was, is)| was.0 == is.0 && was.1.difference(is.1).is_none())
+            && matches!((earlier.place.inode(), self.place.inode()), (Ok(was), Ok(is)) if was == is)
+    }
+
     /// Bytes to hash.
     pub fn bytes(&self) -> u64 {
         let files = self.entries.values().map(|looked| match looked {

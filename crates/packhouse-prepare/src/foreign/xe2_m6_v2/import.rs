@@ -94,6 +94,12 @@ pub fn import(
     file_set((store, packers), &set, &packs, objects, &made_of)
 }
 
+/// The SHA-256 of the model that a directory of the other side says it was made of. All its records
+/// are read and must hold together, no payload is.
+pub fn model_of((dir, name): (&Dir, &str)) -> Result<Digest, ForeignImportError> {
+    Ok(read_records(dir, name)?.model.sha256)
+}
+
 /// Reads and proves everything but payloads.
 fn read_records(dir: &Dir, name: &str) -> Result<ForeignSet, ForeignImportError> {
     let set = parse_manifest(&read(dir, MANIFEST_NAME, MANIFEST_BYTES_MAX)?)?;
