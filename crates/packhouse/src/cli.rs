@@ -1,5 +1,6 @@
 //! The words of the command line. Their help text is the command reference (`docs/cli.md`).
 
+use crate::fingerprint_words::FingerprintArgs;
 use crate::fixture_words::FixtureCommand;
 use crate::image_words::ImageCommand;
 use crate::model_words::ModelCommand;
@@ -168,6 +169,11 @@ pub(crate) enum Command {
     /// Nothing is copied.
     #[command(subcommand, disable_help_subcommand = true)]
     Registry(RegistryCommand),
+    /// Identify a build by what it was made of, what it is and loads, and where it runs
+    ///
+    /// Its source, its programs and every library they would load, compilers, drivers, firmware
+    /// and devices, as one digest. The same build in another folder has the same.
+    Fingerprint(FingerprintArgs),
     /// Show the store's state, the host's abilities and what would make it faster
     Doctor,
     /// Watch a process that became an engine (started by `run`)

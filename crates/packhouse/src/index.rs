@@ -56,11 +56,12 @@ pub(crate) fn index(
     Ok(Answer::done(text, json))
 }
 
+/// Writes a file under a name that must be free.
 #[expect(
     clippy::disallowed_methods,
     reason = "the user names a file that is none of the store's"
 )]
-fn write_new(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+pub(crate) fn write_new(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     use std::io::Write as _;
     let mut file = std::fs::File::create_new(path)?;
     file.write_all(bytes)?;

@@ -14,6 +14,9 @@ mod equivalence;
 mod export;
 mod failure;
 mod files;
+mod fingerprint;
+mod fingerprint_explain;
+mod fingerprint_words;
 mod fixture;
 mod fixture_prepare;
 mod fixture_program;
@@ -194,6 +197,7 @@ fn execute(command: Command) -> Result<Answer, Failure> {
         Command::Worker(command) => worker::execute(command, lookup),
         Command::Registry(command) => registry::execute(command, lookup),
         Command::Fixture(command) => fixture::execute(command, lookup),
+        Command::Fingerprint(args) => fingerprint::execute(&args, lookup),
         Command::Keep(args) => keep::keep(&args),
         Command::Gate(args) => gate::gate(args),
         Command::Doctor => doctor::examine(stores::open_if_there(Change, lookup)?.as_ref(), lookup),

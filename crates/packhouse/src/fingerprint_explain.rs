@@ -1,0 +1,179 @@
+//! `fingerprint --explain`: in which facts two builds differ, in words.
+
+use crate::answer::{Answer, Column, table};
+use crate::failure::Exit;
+use packhouse_build::fingerprint::{self, Difference, Fingerprint};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// Answers the question; negative where they differ.
+pub(crate) fn explain(one: &Fingerprint, other: &Fingerprint) -> Answer {
+    let differences = fingerprint::explain(one, other);
+    let json = json!({
+        "differences": differences.iter().map(document).collect::<Vec<_>>(),
+        "other": other.digest().to_string(),
+        "one": one.digest().to_string(),
+        "same": differences.is_empty(),
+    });
+    if differences.is_empty() {
+        let text = format!("the same build: {}\n", one.digest());
+        return Answer::done(text, json);
+    }
+    let lines = lines(&differences);
+    let mut rows = vec![vec![
+        "what".to_owned(),
+        digits(&one.digest().to_string()),
+        digits(&other.digest().to_string()),
+    ]];
+    rows.extend(lines.iter().map(|line| line.cells().to_vec()));
+    let mut text = table(&[Column::Left; 3], &rows);
+    text += match lines.len() {
+        1 => "the builds differ in this".to_owned(),
+        count => format!("the builds differ in these {count}"),
+    }
+    .as_str();
+    text.push('\n');
+    Answer {
+        text,
+        json,
+        exit: Exit::Negative,
+    }
+}
+
+fn document(difference: &Difference) -> Value {
+    json!({
+        "fact": difference.fact,
+        "one": difference.one,
+        "other": difference.other,
+    })
+}
+
+/// One line: what differs, and what it is in each build.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Line {
+    what: String,
+    one: String,
+    other: String,
+    /// Programs and libraries that load it, where it is a library of another folder.
+    loaded_by: usize,
+}
+
+impl Line {
+    fn cells(&self) -> [String; 3] {
+        let what = match self.loaded_by {
+            0 => self.what.clone(),
+            1 => format!("{} (loaded by 1)", self.what),
+            count => format!("{} (loaded by {count})", self.what),
+        };
+        [what, self.one.clone(), self.other.clone()]
+    }
+}
+
+/// One line per thing: a library that many load is one thing, and so are a file's digest and
+/// length.
+fn lines(differences: &[Difference]) -> Vec<Line> {
+    let mut lines: Vec<Line> = Vec::new();
+    let mut loaded: BTreeMap<(String, String, String), usize> = BTreeMap::new();
+    for difference in differences {
+        let fact: Vec<&str> = difference.fact.iter().map(String::as_str).collect();
+        let (one, other) = (
+            shown(difference.one.as_ref()),
+            shown(difference.other.as_ref()),
+        );
+        let what = match fact.as_slice() {
+            [.., "bytes"] => continue,
+            ["programs" | "libraries" | "with", _, "loads", name] => {
+                *loaded.entry(((*name).to_owned(), one, other)).or_default() += 1;
+                continue;
+            }
+            [
+                kind @ ("programs" | "libraries" | "scripts" | "links" | "with"),
+                name,
+                rest @ ..,
+            ] => {
+                let word = KINDS.iter().find(|(plural, _)| plural == kind);
+                let word = word.map_or(*kind, |(_, word)| word);
+                match rest {
+                    [] | ["sha256"] => format!("{word} {name}"),
+                    rest => format!("{word} {name}: {}", rest.join(" ")),
+                }
+            }
+            ["source", "changed", name] => format!("changed source {name}"),
+            ["source", "changed", name, rest @ ..] => {
+                format!("changed source {name}: {}", rest.join(" "))
+            }
+            ["source", "folders", name] => format!("source folder {name}"),
+            ["source", "folders", name, "files"] => format!("source folder {name}: files"),
+            ["source", "folders", name, ..] => format!("source folder {name}"),
+            ["source", rest @ ..] => format!("source {}", rest.join(" ")),
+            ["build_system", rest @ ..] => format!("build system {}", rest.join(" ")),
+            ["host", rest @ ..] => rest.join(" "),
+            fact => fact.join(" "),
+        };
+        let loaded_by = 0;
+        lines.push(Line {
+            what,
+            one,
+            other,
+            loaded_by,
+        });
+    }
+    for ((name, one, other), loaded_by) in loaded {
+        // A library of the build itself has its own line.
+        let own = lines.iter_mut().find(|line| {
+            (&line.one, &line.other) == (&one, &other) && line.what.starts_with("library ")
+        });
+        match own {
+            Some(line) => line.loaded_by += loaded_by,
+            None => lines.push(Line {
+                what: format!("loaded library {name}"),
+                one,
+                other,
+                loaded_by,
+            }),
+        }
+    }
+    lines
+}
+
+/// A fact in few words.
+fn shown(value: Option<&Value>) -> String {
+    match value {
+        None => "-".to_owned(),
+        Some(Value::String(text)) => match is_digest(text) {
+            true => digits(text),
+            false => cut(text),
+        },
+        Some(Value::Object(fields)) => match fields.get("sha256").or(fields.get("unknown")) {
+            Some(value) => shown(Some(value)),
+            None => cut(&Value::Object(fields.clone()).to_string()),
+        },
+        Some(value) => cut(&value.to_string()),
+    }
+}
+
+fn is_digest(text: &str) -> bool {
+    text.len() >= 40 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+fn digits(text: &str) -> String {
+    text.chars().take(DIGITS_SHOWN).collect()
+}
+
+fn cut(text: &str) -> String {
+    let line = text.lines().next().unwrap_or_default();
+    match line.chars().count() > VALUE_CHARS {
+        true => line.chars().take(VALUE_CHARS).collect::<String>() + "...",
+        false => line.to_owned(),
+    }
+}
+
+const KINDS: [(&str, &str); 5] = [
+    ("programs", "program"),
+    ("libraries", "library"),
+    ("scripts", "script"),
+    ("links", "link"),
+    ("with", "library with it,"),
+];
+const DIGITS_SHOWN: usize = 12;
+const VALUE_CHARS: usize = 60;
