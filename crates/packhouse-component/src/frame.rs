@@ -13,9 +13,7 @@ pub enum FrameError {
     Empty,
     /// The length is above `FRAME_BYTES_MAX`. Text that a program prints to its stdout reads as
     /// such a length.
-    #[error(
-        "frame of {length} bytes, at most {FRAME_BYTES_MAX} are read; its length reads {text:?} as text"
-    )]
+    #[error("frame of {length} bytes, at most {FRAME_BYTES_MAX}; as text its length is {text:?}")]
     TooLong {
         /// The length.
         length: u64,
@@ -100,6 +98,7 @@ const LENGTH_BYTES: usize = 4;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::collection::vec;
     use proptest::prelude::*;
 
     #[test]
@@ -108,7 +107,7 @@ mod tests {
         frames.push(b"Load");
         assert_eq!(
             frames.next_message().expect_err("refused").to_string(),
-            "frame of 1684107084 bytes, at most 1048576 are read; its length reads \"Load\" as text"
+            "frame of 1684107084 bytes, at most 1048576; as text its length is \"Load\""
         );
         let mut frames = Frames::default();
         frames.push(&[0; 4]);
@@ -127,8 +126,8 @@ mod tests {
     proptest! {
         #[test]
         fn messages_come_out_as_they_went_in_whatever_the_pieces(
-            messages in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 1..40), 0..6),
-            cuts in proptest::collection::vec(1usize..9, 1..20),
+            messages in vec(vec(any::<u8>(), 1..40), 0..6),
+            cuts in vec(1usize..9, 1..20),
         ) {
             let stream: Vec<u8> = messages
                 .iter()
@@ -142,7 +141,7 @@ mod tests {
                 let (piece, after) = rest.split_at((*cut).min(rest.len()));
                 frames.push(piece);
                 rest = after;
-                while let Some(message) = frames.next_message().expect("because it is one of ours") {
+                while let Some(message) = frames.next_message().expect("because it is ours") {
                     found.push(message);
                 }
             }

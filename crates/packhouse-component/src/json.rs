@@ -1,7 +1,7 @@
 //! A strict reader of JSON (RFC 8259): what the usual readers let pass is refused here.
 //!
-//! Invariants: a number is an integer of 64 bits without fraction, exponent or `-0`; no object has a
-//! key twice; text is UTF-8 without lone surrogates; nothing is nested deeper than `DEPTH_MAX`.
+//! Invariants: a number is an integer of 64 bits without fraction, exponent or `-0`; no object has
+//! a key twice; text is UTF-8 without lone surrogates; nothing is nested deeper than `DEPTH_MAX`.
 //! Blanks, the order of keys and escapes are free, so that any language's writer will do.
 
 use packhouse_base::Blame;
@@ -365,7 +365,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_second_reader_reads_the_same(text in "[\\[\\]{},:\"\\\\u0-9a-f.e+ntrusl\\- ]{0,24}") {
-            // The other reader takes the last of equal keys; all else that it reads more is numbers.
+            // The other reader takes the last of equal keys; else it only reads more numbers.
             if let Ok(value) = parse(text.as_bytes()) {
                 prop_assert_eq!(serde_json::from_str::<Value>(&text).ok(), Some(value));
             } else if let Ok(Value::String(other)) = serde_json::from_str::<Value>(&text) {

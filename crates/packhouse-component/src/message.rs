@@ -230,6 +230,3 @@ impl Capture {
         Self::ALL.into_iter().find(|capture| capture.id() == id)
     }
 }
-
-#[cfg(test)]
-mod tests;

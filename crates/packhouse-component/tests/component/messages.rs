@@ -1,0 +1,226 @@
+//! Every message is read back as it was written, and each edit of any field of it is refused: the
+//! edits are made from the messages themselves, so that a new field is edited too.
+
+use crate::samples::{replies, requests};
+use packhouse_component::message::{Reply, Request};
+use serde_json::{Value, json};
+
+type Parse = fn(&[u8]) -> Result<(), String>;
+
+fn as_request(bytes: &[u8]) -> Result<(), String> {
+    Request::parse(bytes)
+        .map(|_| ())
+        .map_err(|error| error.to_string())
+}
+
+fn as_reply(bytes: &[u8]) -> Result<(), String> {
+    Reply::parse(bytes)
+        .map(|_| ())
+        .map_err(|error| error.to_string())
+}
+
+/// Every message as a value, with its reader.
+fn all() -> Vec<(Value, Parse)> {
+    let value = |bytes: Vec<u8>| serde_json::from_slice(&bytes).expect("because it is JSON");
+    let requests = requests()
+        .into_iter()
+        .map(|request| (value(request.render()), as_request as Parse));
+    let replies = replies()
+        .into_iter()
+        .map(|reply| (value(reply.render()), as_reply as Parse));
+    requests.chain(replies).collect()
+}
+
+/// The pointers of every value in a value.
+fn places(value: &Value, at: &str, found: &mut Vec<String>) {
+    found.push(at.to_owned());
+    match value {
+        Value::Object(fields) => {
+            for (name, inner) in fields {
+                places(inner, &format!("{at}/{name}"), found);
+            }
+        }
+        Value::Array(items) => {
+            for (index, inner) in items.iter().enumerate() {
+                places(inner, &format!("{at}/{index}"), found);
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+/// Objects whose keys are names of the message's own choice, not fields.
+const MAPS: [&str; 3] = ["parameters", "inputs", "counters"];
+
+fn is_map(value: &Value, at: &str) -> bool {
+    let last = at.rsplit('/').next().unwrap_or("");
+    value.pointer(at).is_some_and(Value::is_object) && MAPS.contains(&last)
+}
+
+#[test]
+fn every_message_is_read_back_as_it_was_written() {
+    for request in requests() {
+        assert_eq!(Request::parse(&request.render()), Ok(request));
+    }
+    for reply in replies() {
+        assert_eq!(Reply::parse(&reply.render()), Ok(reply));
+    }
+}
+
+#[test]
+fn a_field_that_is_absent_or_unknown_is_refused_by_its_path() {
+    let mut edits = 0;
+    for (message, parse) in all() {
+        let mut found = Vec::new();
+        places(&message, "", &mut found);
+        for at in found
+            .iter()
+            .filter(|at| message.pointer(at).is_some_and(Value::is_object))
+        {
+            if is_map(&message, at) {
+                continue;
+            }
+            let mut more = message.clone();
+            more.pointer_mut(at).expect("because it is there")["zz"] = json!(1);
+            let error = parse(more.to_string().as_bytes()).expect_err("because zz is unknown");
+            assert!(error.ends_with("zz: unknown field"), "{at}: {error}");
+            let names = message
+                .pointer(at)
+                .and_then(Value::as_object)
+                .map(|fields| fields.keys());
+            for name in names.into_iter().flatten() {
+                let mut less = message.clone();
+                let fields = less.pointer_mut(at).and_then(Value::as_object_mut);
+                fields.expect("because it is an object").remove(name);
+                let error = parse(less.to_string().as_bytes()).expect_err("because it is absent");
+                assert!(
+                    error.ends_with(&format!("{name}: absent")),
+                    "{at}/{name}: {error}"
+                );
+                edits += 1;
+            }
+        }
+    }
+    assert!(edits > 100, "{edits}");
+}
+
+#[test]
+fn a_value_of_another_type_is_refused_by_its_path() {
+    for (message, parse) in all() {
+        let mut found = Vec::new();
+        places(&message, "", &mut found);
+        for at in found {
+            let value = message.pointer(&at).expect("because it is there");
+            let others = [
+                json!(-1),
+                json!(""),
+                json!([true]),
+                json!({"A": 1}),
+                json!(true),
+            ];
+            for other in others {
+                let is_same = match (value, &other) {
+                    (Value::Bool(_), Value::Bool(_)) => true,
+                    // A reason and warnings are any text.
+                    (Value::String(_), Value::String(_)) => {
+                        at == "/reason" || at.starts_with("/warnings") || at == "/protocol"
+                    }
+                    _ => false,
+                };
+                if is_same {
+                    continue;
+                }
+                let mut edited = message.clone();
+                *edited.pointer_mut(&at).expect("because it is there") = other.clone();
+                let error =
+                    parse(edited.to_string().as_bytes()).expect_err(&format!("{at} {other}"));
+                assert!(
+                    error.contains("expected") || error.ends_with("absent"),
+                    "{at} {other}: {error}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn what_stands_there_twice_is_refused() {
+    let places = [
+        (1, "/boundaries", "boundaries: k twice"),
+        (4, "/kernels", "kernels: mmvq-q4_0-q8_1-v1 twice"),
+        (4, "/kernels/0/arms", "kernels[0].arms: plain twice"),
+        (4, "/kernels/0/widths", "kernels[0].widths: 1 twice"),
+        (4, "/devices", "devices: cpu twice"),
+    ];
+    for (index, at, expected) in places {
+        let (mut message, parse) = all().swap_remove(index);
+        let list = message.pointer_mut(at).and_then(Value::as_array_mut);
+        let list = list.expect("because it is a list");
+        list.push(list[0].clone());
+        assert_eq!(
+            parse(message.to_string().as_bytes()),
+            Err(expected.to_owned())
+        );
+    }
+}
+
+#[test]
+fn names_and_paths_that_could_lead_elsewhere_are_refused() {
+    let edits = [
+        (
+            0,
+            "/inputs",
+            "inputs: expected an absolute path, found \"../x\"",
+        ),
+        (
+            1,
+            "/inputs/weights/file",
+            "inputs.weights.file: expected a plain name, found \"../x\"",
+        ),
+        (
+            1,
+            "/boundaries/0/file",
+            "boundaries[0].file: expected a plain name, found \"../x\"",
+        ),
+        (
+            5,
+            "/boundaries/3/file",
+            "boundaries[3].file: expected a plain name, found \"../x\"",
+        ),
+        (
+            5,
+            "/boundaries/0/dtype",
+            "boundaries[0].dtype: expected u8, i8, i32, f16, bf16 or f32, found \"../x\"",
+        ),
+        (
+            5,
+            "/capture",
+            "capture: expected unknown, idle or capturing, found \"../x\"",
+        ),
+        (
+            5,
+            "/boundaries/0/sha256",
+            "boundaries[0].sha256: expected 64 lower-case hex digits, found \"../x\"",
+        ),
+    ];
+    for (index, at, expected) in edits {
+        let (mut message, parse) = all().swap_remove(index);
+        *message.pointer_mut(at).expect("because it is there") = json!("../x");
+        assert_eq!(
+            parse(message.to_string().as_bytes()),
+            Err(expected.to_owned())
+        );
+    }
+    let error = as_reply(br#"{"type":"answer","inputs":{"../x":{}},"index":1,"boundaries":[]}"#);
+    assert_eq!(
+        error,
+        Err("inputs: expected plain names, found \"../x\"".to_owned())
+    );
+    let error = as_reply(br#"{"type":"bye"}"#);
+    let expected = "type: expected hello, answer or declined, found \"bye\"";
+    assert_eq!(error, Err(expected.to_owned()));
+    assert_eq!(
+        as_reply(b"[]"),
+        Err("message: expected an object, found []".to_owned())
+    );
+}
