@@ -1,11 +1,18 @@
 //! `fixture`: golden fixtures, and kernels judged by them.
 
 use crate::answer::Answer;
-use crate::failure::Failure;
-use crate::fixture_words::{FixtureCommand, FixtureRunArgs};
-use crate::places::Lookup;
+use crate::failure::{Failure, quoted};
+use crate::fixture_words::{FixtureCommand, FixtureRunArgs, FixtureSelectArgs};
+use crate::places::{self, Lookup};
 use crate::{fixture_prepare, fixture_program, fixture_run, fixture_serve, fixture_verify};
 use packhouse_fixture::families::{self, Family};
+use packhouse_fixture::{Case, Fixture, kernels};
+use packhouse_layout::Layout;
+use packhouse_store::folders::{Links, MakeModes, walk};
+use packhouse_store::root::{OpenError, Owners};
+use packhouse_sys::fs::{Dir, Fs as _};
+use packhouse_sys::real::RealFs;
+use std::path::PathBuf;
 
 /// Executes one command on fixtures.
 pub(crate) fn execute(command: FixtureCommand, lookup: Lookup<'_>) -> Result<Answer, Failure> {
@@ -39,6 +46,118 @@ pub(crate) fn select(ids: &[String]) -> Result<Vec<&'static Family>, Failure> {
     Ok(families::all().filter(is_named).collect())
 }
 
+/// Makes a fixture and sees that it is one: an empty one would pass any kernel.
+pub(crate) fn sound(family: &Family) -> Result<Fixture, Failure> {
+    let fixture = (family.generate)();
+    let sound = fixture.sound();
+    sound.map_err(|error| Failure::new("not a fixture", family.id).because(&error))?;
+    Ok(fixture)
+}
+
 fn chosen(args: &FixtureRunArgs) -> Result<Vec<&'static Family>, Failure> {
-    select(&args.ids)
+    for layout in &args.layout {
+        if Layout::from_id(layout).is_none() {
+            let known: Vec<&str> = Layout::ALL.iter().map(|layout| layout.id()).collect();
+            return Err(Failure::usage("no such layout", layout)
+                .cause(format!("there are {}", known.join(", ")))
+                .hint("packhouse layouts"));
+        }
+    }
+    let families = select(&args.ids)?;
+    let has_layout = |family: &&Family| {
+        let fixture = (family.generate)();
+        let packed = kernels::all().filter(|kernel| kernel.fixtures().contains(&family.id));
+        let packed = packed.filter_map(|kernel| kernel.packs());
+        let mut layouts = packed.chain(fixture.layout.as_deref());
+        layouts.any(|layout| args.layout.iter().any(|asked| asked == layout))
+    };
+    let is_chosen = |family: &&Family| args.layout.is_empty() || has_layout(family);
+    let chosen: Vec<&Family> = families.into_iter().filter(is_chosen).collect();
+    if chosen.is_empty() {
+        return Err(args.nothing());
+    }
+    Ok(chosen)
+}
+
+impl FixtureRunArgs {
+    /// The cases of a fixture that were asked for.
+    pub(crate) fn cases<'f>(&self, fixture: &'f Fixture) -> Vec<&'f Case> {
+        let is_asked = |case: &&Case| self.width.is_empty() || self.width.contains(&case.width);
+        fixture.cases.iter().filter(is_asked).collect()
+    }
+
+    /// Says that nothing is left to run.
+    pub(crate) fn nothing(&self) -> Failure {
+        let ids = if self.ids.is_empty() {
+            "any fixture".to_owned()
+        } else {
+            self.ids.join(", ")
+        };
+        let mut failure = Failure::usage("nothing to run", ids);
+        if !self.layout.is_empty() {
+            failure = failure.cause(format!("in layout {}", self.layout.join(" or ")));
+        }
+        if !self.width.is_empty() {
+            let widths: Vec<String> = self.width.iter().map(u64::to_string).collect();
+            failure = failure.cause(format!("at width {}", widths.join(" or ")));
+        }
+        failure.hint("packhouse fixture ls")
+    }
+}
+
+/// The folder of fixtures, and what hints call it.
+pub(crate) struct Place {
+    /// The folder.
+    pub(crate) path: PathBuf,
+    given: Option<PathBuf>,
+}
+
+impl Place {
+    /// The folder as given, else of the environment, else in the user's cache.
+    pub(crate) fn of(args: &FixtureSelectArgs, lookup: Lookup<'_>) -> Result<Self, Failure> {
+        Ok(Self {
+            path: places::fixtures(args.fixtures.as_deref(), lookup)?,
+            given: args.fixtures.clone(),
+        })
+    }
+
+    /// Opens it for looking; `None` where nothing was ever published.
+    pub(crate) fn open(&self) -> Result<Option<Dir>, Failure> {
+        match walk(&RealFs, &owners(), &self.path, None, Links::Follow) {
+            Ok((_, dir)) => Ok(Some(dir)),
+            Err(OpenError::Missing { .. }) => Ok(None),
+            Err(error) => Err(self.unusable(&error)),
+        }
+    }
+
+    /// Opens it, and makes it and what is missing above it.
+    pub(crate) fn make(&self) -> Result<Dir, Failure> {
+        let modes = Some(MakeModes {
+            parents: 0o700,
+            last: 0o755,
+        });
+        let found = walk(&RealFs, &owners(), &self.path, modes, Links::Follow);
+        let (_, dir) = found.map_err(|error| self.unusable(&error))?;
+        Ok(dir)
+    }
+
+    /// A command for a hint, on the same folder.
+    pub(crate) fn hint(&self, words: &str) -> String {
+        match &self.given {
+            Some(path) => format!("packhouse fixture {words} --fixtures {}", quoted(path)),
+            None => format!("packhouse fixture {words}"),
+        }
+    }
+
+    /// Says that the folder cannot be used.
+    pub(crate) fn unusable(&self, error: &dyn std::error::Error) -> Failure {
+        Failure::new("cannot use the folder of fixtures", self.path.display())
+            .because(error)
+            .hint(format!("ls -la {}", quoted(&self.path)))
+    }
+}
+
+/// Whose folders are believed to stay as they are: the user's and root's.
+fn owners() -> Owners {
+    Owners::new(RealFs.effective_uid(), &[])
 }

@@ -13,7 +13,7 @@ pub(crate) enum FixtureCommand {
     ///
     /// What is there and intact is reused. What is damaged is set aside and made again.
     #[command(verbatim_doc_comment)]
-    Prepare(FixtureSelectArgs),
+    Prepare(FixturePrepareArgs),
     /// Compare published fixtures with their lists of hashes, and with their recipes byte for byte
     ///
     /// Ends with 1 when one is damaged or not published.
@@ -39,6 +39,16 @@ pub(crate) struct FixtureSelectArgs {
     /// Folder of fixtures [default: PACKHOUSE_FIXTURES, else packhouse/fixtures in the cache]
     #[arg(long, value_name = "DIR")]
     pub(crate) fixtures: Option<PathBuf>,
+}
+
+/// What `fixture prepare` takes.
+#[derive(Debug, Args)]
+pub(crate) struct FixturePrepareArgs {
+    #[command(flatten)]
+    pub(crate) select: FixtureSelectArgs,
+    /// Seconds to wait for another process that publishes fixtures
+    #[arg(long, value_name = "SECONDS", default_value_t = 600)]
+    pub(crate) lock_timeout: u64,
 }
 
 /// What `fixture run` takes.
@@ -68,6 +78,15 @@ pub(crate) enum Promise {
     Exact,
     /// Another order of sums: near the exact result, where the fixture has one
     Near,
+}
+
+impl From<Promise> for packhouse_fixture::Promise {
+    fn from(promise: Promise) -> Self {
+        match promise {
+            Promise::Exact => Self::Exact,
+            Promise::Near => Self::Near,
+        }
+    }
 }
 
 /// What `fixture serve` takes.

@@ -20,6 +20,7 @@ mod fingerprint_words;
 mod fixture;
 mod fixture_prepare;
 mod fixture_program;
+mod fixture_report;
 mod fixture_run;
 mod fixture_serve;
 mod fixture_verify;

@@ -72,29 +72,49 @@ pub(crate) fn state(lookup: Lookup<'_>) -> Result<PathBuf, Failure> {
 
 /// The folder of head-tile images: as given, else of the environment, else in the user's cache.
 pub(crate) fn images(given: Option<&Path>, lookup: Lookup<'_>) -> Result<PathBuf, Failure> {
+    cached("image", "PACKHOUSE_IMAGES", given, lookup)
+}
+
+/// The folder of golden fixtures: as given, else of the environment, else in the user's cache.
+pub(crate) fn fixtures(given: Option<&Path>, lookup: Lookup<'_>) -> Result<PathBuf, Failure> {
+    cached("fixture", "PACKHOUSE_FIXTURES", given, lookup)
+}
+
+/// The folder of all of a thing, which its command's option and a variable name.
+fn cached(
+    thing: &str,
+    variable: &str,
+    given: Option<&Path>,
+    lookup: Lookup<'_>,
+) -> Result<PathBuf, Failure> {
     if let Some(given) = given {
         return std::path::absolute(given).map_err(|error| {
-            Failure::usage("not a folder for images", given.display())
+            Failure::usage(format!("not a folder for {thing}s"), given.display())
                 .because(&error)
-                .hint("packhouse image ls --images DIR")
+                .hint(format!("packhouse {thing} ls --{thing}s DIR"))
         });
     }
-    let own = lookup("PACKHOUSE_IMAGES").map(PathBuf::from);
-    let xdg = || absolute(lookup("XDG_CACHE_HOME")).map(|folder| folder.join("packhouse/images"));
-    let home = || absolute(lookup("HOME")).map(|home| home.join(".cache/packhouse/images"));
-    let images = own.or_else(xdg).or_else(home).ok_or_else(|| {
-        Failure::new("no folder for images", "PACKHOUSE_IMAGES is unset")
-            .cause("XDG_CACHE_HOME and HOME are unset too, or no absolute paths")
-            .hint("export PACKHOUSE_IMAGES=/var/cache/packhouse/images")
+    let own = lookup(variable).map(PathBuf::from);
+    let leaf = format!("packhouse/{thing}s");
+    let xdg = || absolute(lookup("XDG_CACHE_HOME")).map(|folder| folder.join(&leaf));
+    let home = || absolute(lookup("HOME")).map(|home| home.join(".cache").join(&leaf));
+    let folder = own.or_else(xdg).or_else(home).ok_or_else(|| {
+        Failure::new(
+            format!("no folder for {thing}s"),
+            format!("{variable} is unset"),
+        )
+        .cause("XDG_CACHE_HOME and HOME are unset too, or no absolute paths")
+        .hint(format!("export {variable}=/var/cache/packhouse/{thing}s"))
     })?;
-    if images.is_relative() {
-        return Err(
-            Failure::new("the folder of images is a relative path", images.display())
-                .cause("PACKHOUSE_IMAGES must be absolute: engines change their working folder")
-                .hint("export PACKHOUSE_IMAGES=\"$PWD/images\""),
-        );
+    if folder.is_relative() {
+        let what = format!("the folder of {thing}s is a relative path");
+        return Err(Failure::new(what, folder.display())
+            .cause(format!(
+                "{variable} must be absolute: engines change their working folder"
+            ))
+            .hint(format!("export {variable}=\"$PWD/{thing}s\"")));
     }
-    Ok(images)
+    Ok(folder)
 }
 
 /// The folder of the user's own plans; `None` without a home.

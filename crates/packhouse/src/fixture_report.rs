@@ -1,0 +1,323 @@
+//! How verdicts on kernels are told: a line per boundary, a line per failing row, and all rows in
+//! the document.
+
+use crate::answer::{Answer, Column, table};
+use crate::failure::Exit;
+use packhouse_base::shown::Shown;
+use packhouse_component::Dtype;
+use packhouse_fixture::{BoundaryVerdict, Case, Fixture, Promise, RowVerdict, Tolerance, Worst};
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+
+/// One kernel on one case.
+#[derive(Debug)]
+pub(crate) struct Trial {
+    /// The fixture.
+    pub(crate) fixture: String,
+    /// The kernel's id, or what another program calls itself.
+    pub(crate) kernel: String,
+    /// Rows of activations.
+    pub(crate) width: u64,
+    /// The case's arm.
+    pub(crate) arm: String,
+    /// What another program was asked beside that; none of our own kernels.
+    pub(crate) asked: Option<Asked>,
+    /// What was judged, or every reason why nothing was.
+    pub(crate) outcome: Result<Vec<Judged>, Vec<String>>,
+}
+
+/// What a program was asked beside fixture, width and arm.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    /// Where it ran.
+    pub(crate) device: String,
+    /// Which repeat, from 0.
+    pub(crate) repeat: u64,
+    /// Whether the inputs were drawn for this session.
+    pub(crate) is_drawn: bool,
+    /// What the program says and nobody else can know; null where its answer has a fault.
+    pub(crate) attested: Value,
+}
+
+/// One boundary with what is needed to print it.
+#[derive(Debug)]
+pub(crate) struct Judged {
+    verdict: BoundaryVerdict,
+    dtype: Dtype,
+    promise: Promise,
+}
+
+impl Judged {
+    /// Verdicts of a case, in the order of its boundaries.
+    pub(crate) fn all(
+        fixture: &Fixture,
+        case: &Case,
+        promise: Promise,
+        verdicts: Vec<BoundaryVerdict>,
+    ) -> Vec<Self> {
+        let judged = verdicts.into_iter().map(|verdict| {
+            let has_near = case
+                .near
+                .iter()
+                .any(|near| near.boundary == verdict.boundary);
+            let tensor = fixture.tensors.get(&verdict.tensor);
+            Self {
+                dtype: tensor.map_or(Dtype::U8, |tensor| tensor.dtype),
+                promise: if has_near { promise } else { Promise::Exact },
+                verdict,
+            }
+        });
+        judged.collect()
+    }
+}
+
+impl Trial {
+    /// Whether every row of every boundary passed.
+    pub(crate) fn passed(&self) -> bool {
+        let passed = |judged: &Judged| judged.verdict.passed();
+        let outcome = self.outcome.as_ref();
+        outcome.is_ok_and(|judged| !judged.is_empty() && judged.iter().all(passed))
+    }
+
+    /// The case in words: its width, and what sets it apart from others of that width.
+    pub(crate) fn case(&self) -> String {
+        let mut case = self.width.to_string();
+        if self.arm != Case::PLAIN {
+            let _ = write!(case, " {}", self.arm);
+        }
+        if let Some(asked) = &self.asked {
+            if asked.is_drawn {
+                case += " drawn";
+            }
+            if asked.repeat > 0 {
+                let _ = write!(case, " repeat {}", asked.repeat);
+            }
+            if asked.device != "cpu" {
+                let _ = write!(case, " on {}", asked.device);
+            }
+        }
+        case
+    }
+}
+
+/// The answer to a run: a table, what failed, and one line that sums up.
+pub(crate) fn answer(trials: &[Trial]) -> Answer {
+    let mut text = told(trials);
+    let failed = trials.iter().filter(|trial| !trial.passed()).count();
+    let is_near = is_near(trials);
+    let is_passed = failed == 0 && !trials.is_empty();
+    let passed = if is_near {
+        "near, not bit-equal"
+    } else {
+        "passed"
+    };
+    let _ = match (is_passed, trials.is_empty()) {
+        (_, true) => writeln!(text, "nothing was run"),
+        (true, false) => writeln!(text, "{passed}: {} cases", trials.len()),
+        (false, false) => writeln!(text, "failed: {failed} of {} cases", trials.len()),
+    };
+    Answer {
+        text,
+        json: json!({
+            "passed": is_passed,
+            "cases": trials.len(),
+            "failed_cases": failed,
+            "near": is_near,
+            "trials": trials.iter().map(document).collect::<Vec<_>>(),
+        }),
+        exit: if is_passed {
+            Exit::Done
+        } else {
+            Exit::Negative
+        },
+    }
+}
+
+/// A table of all boundaries, and a line for each failing row or fault.
+pub(crate) fn told(trials: &[Trial]) -> String {
+    let words = [
+        "fixture", "kernel", "width", "boundary", "rows", "failed", "bound",
+    ];
+    let mut rows = vec![words.map(str::to_owned).to_vec()];
+    rows.extend(trials.iter().flat_map(lines));
+    let mut text = table(&COLUMNS, &rows);
+    for trial in trials {
+        text += &faults(trial);
+    }
+    text
+}
+
+/// Whether a boundary was only judged to be near.
+pub(crate) fn is_near(trials: &[Trial]) -> bool {
+    let judged = trials
+        .iter()
+        .filter_map(|trial| trial.outcome.as_ref().ok());
+    let is_near = |judged: &Judged| judged.promise == Promise::Near;
+    judged.flatten().any(is_near)
+}
+
+fn lines(trial: &Trial) -> Vec<Vec<String>> {
+    let head = [trial.fixture.clone(), trial.kernel.clone(), trial.case()];
+    let Ok(judged) = &trial.outcome else {
+        let rest = ["-", "-", "-", "not judged"].map(str::to_owned);
+        return vec![head.into_iter().chain(rest).collect()];
+    };
+    let line = |judged: &Judged| {
+        let rows = &judged.verdict.rows;
+        let failed = rows.iter().filter(|row| !row.passed).count();
+        let rest = [
+            judged.verdict.boundary.clone(),
+            rows.len().to_string(),
+            failed.to_string(),
+            bound(judged.verdict.tolerance),
+        ];
+        head.iter().cloned().chain(rest).collect()
+    };
+    judged.iter().map(line).collect()
+}
+
+fn bound(tolerance: Tolerance) -> String {
+    match tolerance {
+        Tolerance::BitEqual => "every bit".to_owned(),
+        Tolerance::Ulp { max } => format!("{max} ULP"),
+        Tolerance::Nmse { max_log2 } => format!("NMSE 2^{max_log2}"),
+    }
+}
+
+/// A line for each failing row, those of a boundary cut to a screen.
+fn faults(trial: &Trial) -> String {
+    let place = format!(
+        "{} {} at width {}",
+        trial.fixture,
+        trial.kernel,
+        trial.case()
+    );
+    let judged = match &trial.outcome {
+        Err(faults) => {
+            let line = |why| format!("{}\n", Shown(&format!("failed: {place}: {why}")));
+            return faults.iter().map(line).collect();
+        }
+        Ok(judged) => judged,
+    };
+    let mut text = String::new();
+    for judged in judged {
+        let failing = judged.verdict.rows.iter().filter(|row| !row.passed);
+        let failing: Vec<&RowVerdict> = failing.collect();
+        for row in failing.iter().take(ROWS_SHOWN) {
+            let row = fault(judged, row);
+            let line = format!("failed: {place}, {}", row);
+            let _ = writeln!(text, "{}", Shown(&line));
+        }
+        if failing.len() > ROWS_SHOWN {
+            let more = failing.len() - ROWS_SHOWN;
+            let boundary = &judged.verdict.boundary;
+            let _ = writeln!(text, "failed: {place}, {boundary}: {more} more rows");
+        }
+    }
+    text
+}
+
+fn fault(judged: &Judged, row: &RowVerdict) -> String {
+    let label = |label: &Option<String>| {
+        let label = label.as_ref().map(|label| format!(" ({label})"));
+        label.unwrap_or_default()
+    };
+    let mut text = format!(
+        "{} row {}{}: {} of {} elements differ",
+        judged.verdict.boundary,
+        row.row,
+        label(&row.label),
+        row.different,
+        row.elements,
+    );
+    if let Some(worst) = &row.worst {
+        let [expected, actual] = [worst.expected, worst.actual].map(|b| hex(judged.dtype, b));
+        let special = label(&worst.label);
+        let column = worst.column;
+        let _ = write!(
+            text,
+            "; column {column}{special} is {actual}, expected {expected}"
+        );
+        if let Some(ulps) = worst.ulps {
+            let _ = write!(text, ", {ulps} ULP apart");
+        }
+    }
+    if let Some(log2) = row.nmse_log2 {
+        let _ = write!(text, "; NMSE up to 2^{log2}");
+    }
+    text
+}
+
+fn hex(dtype: Dtype, bits: u32) -> String {
+    let digits = usize::try_from(2 * dtype.bytes()).expect("because it is 8 at most");
+    format!("0x{bits:0digits$x}")
+}
+
+/// A trial as a document.
+pub(crate) fn document(trial: &Trial) -> Value {
+    let mut document = json!({
+        "fixture": trial.fixture,
+        "kernel": trial.kernel,
+        "width": trial.width,
+        "arm": trial.arm,
+        "passed": trial.passed(),
+    });
+    if let Some(asked) = &trial.asked {
+        document["device"] = json!(asked.device);
+        document["repeat"] = json!(asked.repeat);
+        document["drawn"] = json!(asked.is_drawn);
+        document["attested"] = asked.attested.clone();
+    }
+    match &trial.outcome {
+        Err(faults) => document["not_judged"] = json!(faults),
+        Ok(judged) => {
+            let boundaries: Vec<Value> = judged.iter().map(boundary).collect();
+            document["boundaries"] = json!(boundaries);
+        }
+    }
+    document
+}
+
+fn boundary(judged: &Judged) -> Value {
+    let verdict = &judged.verdict;
+    let rows = verdict.rows.iter().map(|row| {
+        json!({
+            "row": row.row,
+            "label": row.label,
+            "passed": row.passed,
+            "elements": row.elements,
+            "different": row.different,
+            "worst": row.worst.as_ref().map(|worst| worst_of(judged.dtype, worst)),
+            "nmse_log2": row.nmse_log2,
+        })
+    });
+    json!({
+        "boundary": verdict.boundary,
+        "expected": verdict.tensor,
+        "promise": match judged.promise { Promise::Exact => "exact", Promise::Near => "near" },
+        "tolerance": bound(verdict.tolerance),
+        "passed": verdict.passed(),
+        "rows": rows.collect::<Vec<_>>(),
+    })
+}
+
+fn worst_of(dtype: Dtype, worst: &Worst) -> Value {
+    json!({
+        "column": worst.column,
+        "label": worst.label,
+        "expected": hex(dtype, worst.expected),
+        "actual": hex(dtype, worst.actual),
+        "ulps": worst.ulps,
+    })
+}
+
+const COLUMNS: [Column; 7] = [
+    Column::Left,
+    Column::Left,
+    Column::Right,
+    Column::Left,
+    Column::Right,
+    Column::Right,
+    Column::Left,
+];
+const ROWS_SHOWN: usize = 16;
