@@ -109,12 +109,14 @@ impl<'a> Case<'a> {
         })
     }
 
-    fn codes(&self) -> impl Iterator<Item = u8> {
+    /// The codes of all rows.
+    pub(crate) fn codes(&self) -> impl Iterator<Item = u8> {
         let codes = self.rows.iter().flat_map(|row| &row.codes);
         codes.map(|code| code.cast_unsigned())
     }
 
-    fn scales(&self) -> impl Iterator<Item = f32> {
+    /// The scales of all rows.
+    pub(crate) fn scales(&self) -> impl Iterator<Item = f32> {
         self.rows.iter().map(|row| row.scale)
     }
 

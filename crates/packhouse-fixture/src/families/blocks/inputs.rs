@@ -84,7 +84,7 @@ pub(super) fn row(
             RowKind::Cancellation if index + 1 == block_count => vec![0.0; drawn.len()],
             RowKind::Cancellation => drawn,
             RowKind::Midpoints => midpoints(&drawn, is_odd),
-            RowKind::LargestCodes => led(&vec![127.0 / 128.0; drawn.len()], 126.0 / 128.0),
+            RowKind::LargestCodes => led(&vec![0.6; drawn.len()], 0.6 / 127.0 * 126.0),
             RowKind::LargestMagnitudes => match activations {
                 Activations::Q8_0 => led(&times(&drawn, HALF_MAX), 127.0 * HALF_MAX),
                 Activations::Q8K => times(&drawn, 18_446_744_073_709_551_616.0),

@@ -1,0 +1,58 @@
+//! Inputs that a kernel refuses, and in which words.
+
+use super::*;
+use crate::KernelError;
+
+/// Runs width 1 after a change of its parameters and tensors.
+fn refusal(
+    blocks: Blocks,
+    change: impl FnOnce(&mut BTreeMap<String, u64>, &mut BTreeMap<String, &[u8]>),
+) -> String {
+    let fixture = Recipe::published(blocks).fixture();
+    let mut parameters = fixture.parameters.clone();
+    let mut tensors = tensors(&fixture, &fixture.cases[0]);
+    change(&mut parameters, &mut tensors);
+    let result = kernel(&fixture).run(&Inputs {
+        width: 1,
+        parameters: &parameters,
+        tensors: &tensors,
+    });
+    let error: KernelError = result.expect_err("because something is wrong");
+    error.to_string()
+}
+
+#[test]
+fn a_kernel_says_what_is_missing_or_has_another_size() {
+    let refusals = [
+        refusal(Blocks::Q4K, |parameters, _| drop(parameters.remove("k"))),
+        refusal(Blocks::Q4K, |parameters, _| {
+            drop(parameters.insert("k".to_owned(), 800))
+        }),
+        refusal(Blocks::Mxfp4, |parameters, _| {
+            drop(parameters.insert("n".to_owned(), 0))
+        }),
+        refusal(Blocks::Q2K, |parameters, _| {
+            drop(parameters.insert("k".to_owned(), 512))
+        }),
+        refusal(Blocks::Q2K, |parameters, _| {
+            drop(parameters.insert("n".to_owned(), !7))
+        }),
+        refusal(Blocks::Iq4Nl, |_, tensors| drop(tensors.remove("weights"))),
+        refusal(Blocks::Iq4Nl, |_, tensors| drop(tensors.remove("input"))),
+        refusal(Blocks::Iq4Nl, |_, tensors| {
+            let input = tensors["input"];
+            tensors.insert("input".to_owned(), &input[1..]);
+        }),
+    ];
+    let expected = [
+        "no parameter k",
+        "parameter k is 800, expected a positive multiple of 256",
+        "parameter n is 0, expected a positive multiple of 8",
+        "input weights has 10080 bytes, expected 6720",
+        "input weights has 10080 bytes, expected 18446744073709551615",
+        "no input weights",
+        "no input input",
+        "input input has 1407 bytes, expected 1408",
+    ];
+    assert_eq!(refusals, expected);
+}
