@@ -65,7 +65,7 @@ fn register(args: &RegistryRegisterArgs, lookup: Lookup<'_>) -> Result<Answer, F
     };
     let bar = Bar::new();
     bar.start("hashing the pack", look.bytes());
-    let survey = look.hash(&RealFs, &RealClock, threads(args.threads), true, &|bytes| {
+    let survey = look.hash(&RealFs, &RealClock, threads(args.threads), &|bytes| {
         bar.done(bytes);
     });
     drop(bar);

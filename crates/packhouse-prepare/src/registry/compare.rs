@@ -173,8 +173,8 @@ pub fn verify(
     threads: NonZeroUsize,
     progress: &(dyn Fn(u64) + Sync),
 ) -> Verification {
-    let survey = Look::take(fs, record.path())
-        .and_then(|look| look.hash(fs, clock, threads, false, progress));
+    let survey =
+        Look::take(fs, record.path()).and_then(|look| look.hash(fs, clock, threads, progress));
     let findings = match survey {
         Ok(survey) => differences(record, &survey),
         Err(error) => {
@@ -416,3 +416,69 @@ fn looked_kind(looked: &Looked) -> &'static str {
 }
 
 const SPECIAL: &str = "device, socket or pipe";
+
+#[cfg(test)]
+mod tests {
+    use super::super::artifact::Artifact;
+    use super::super::binding::Binding;
+    use super::super::survey::SeenFile;
+    use super::*;
+    use packhouse_sys::fs::{FsErrorKind, Operation};
+
+    fn survey(entries: &[(&str, Seen)]) -> Survey {
+        let entries = entries.iter().cloned();
+        Survey {
+            path: "/p".into(),
+            kind: ArtifactKind::Folder,
+            entries: entries.map(|(path, seen)| (path.into(), seen)).collect(),
+        }
+    }
+
+    fn file() -> Seen {
+        Seen::File(SeenFile {
+            content: FileEntry {
+                bytes: 1,
+                digest: Digest::of(b"x"),
+            },
+            stat: None,
+        })
+    }
+
+    fn unread() -> FsError {
+        FsError {
+            operation: Operation::List,
+            path: "/p/a".into(),
+            kind: FsErrorKind::Permission,
+        }
+    }
+
+    /// Corrupt is never missing, and neither is what nobody may look at.
+    #[test]
+    fn what_is_in_a_folder_that_can_not_be_read_is_not_said_to_be_missing() {
+        let whole = survey(&[
+            ("a", Seen::Folder),
+            ("a/b", Seen::Folder),
+            ("a/b/f", file()),
+            ("ab", file()),
+        ]);
+        let texts = || "x".to_owned();
+        let binding = Binding::new(Digest::of(b""), texts(), texts(), texts());
+        let binding = binding.expect("because these are plain texts");
+        let artifact = Artifact::of(&whole).expect("because it is one");
+        let record = Record::new(binding, artifact, &whole, None).expect("because it is short");
+        assert_eq!(differences(&record, &whole), []);
+        let shut = survey(&[("a", Seen::Unread(unread())), ("ab", file())]);
+        let found = differences(&record, &shut);
+        let expected = Finding {
+            path: "a".into(),
+            what: Difference::Unread(unread()),
+        };
+        assert_eq!(found, [expected]);
+        assert!(!Verification { findings: found }.has_difference());
+        // Beside it everything is still compared.
+        let shut = survey(&[("a", Seen::Unread(unread()))]);
+        let found = differences(&record, &shut);
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert!(Verification { findings: found }.has_difference());
+    }
+}

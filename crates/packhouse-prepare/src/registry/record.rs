@@ -427,3 +427,6 @@ fn checksum_of(bytes: &[u8]) -> Digest {
 
 /// `{"checksum":"`, 64 digits, `",`.
 const CHECKSUM_FIELD_BYTES: usize = 13 + 64 + 2;
+
+#[cfg(test)]
+mod tests;

@@ -17,7 +17,7 @@ use packhouse_store::hash_many::{Hashable, LANES_MAX, hash_many};
 use packhouse_store::state::{STAT_SETTLE_NS, settle_wait_ns};
 use packhouse_sys::clock::Clock;
 use packhouse_sys::fs::{File, Fs, FsError, FsErrorKind, Operation};
-use packhouse_sys::stat::{FileKind, FsTrust, StatIdentity};
+use packhouse_sys::stat::{FileKind, FsId, FsTrust, Stat, StatIdentity};
 use std::cell::Cell;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -70,16 +70,14 @@ pub struct SeenFile {
 }
 
 impl Look {
-    /// Hashes all files with so many threads. `progress` is told the bytes as they are hashed.
-    /// Errors where the artifact is another one afterwards.
-    ///
-    /// With `settle` it waits until a later change of any file would show.
+    /// Hashes all files with so many threads, once a change of any would show in its stat.
+    /// `progress` is told the bytes as they are hashed. Errors where the artifact is another one
+    /// afterwards.
     pub fn hash(
         &self,
         fs: &dyn Fs,
         clock: &dyn Clock,
         threads: NonZeroUsize,
-        settle: bool,
         progress: &(dyn Fn(u64) + Sync),
     ) -> Result<Survey, LookError> {
         let mut entries = BTreeMap::new();
@@ -100,10 +98,8 @@ impl Look {
             };
             entries.insert(path.clone(), seen);
         }
-        entries.extend(hash_files(&self.place, files, threads, progress));
-        if settle {
-            self::settle(clock, &mut entries);
-        }
+        settle(clock, &self.entries);
+        entries.extend(hash_files(&self.place, clock, files, threads, progress));
         self.look_again(fs, &mut entries)?;
         Ok(Survey {
             path: self.path.clone(),
@@ -150,6 +146,7 @@ type Wanted<'a> = (&'a OsString, u64, (u64, u64));
 
 fn hash_files(
     place: &Place,
+    clock: &dyn Clock,
     mut files: Vec<Wanted<'_>>,
     threads: NonZeroUsize,
     progress: &(dyn Fn(u64) + Sync),
@@ -167,7 +164,7 @@ fn hash_files(
         let next = || {
             loop {
                 let (path, bytes, inode) = lock(&queue).next()?;
-                match Opened::open(place, path, bytes, inode) {
+                match Opened::open(place, clock.wall_ns(), (path, bytes, inode)) {
                     Ok(opened) => return Some(opened),
                     Err(what) => put(path, what),
                 }
@@ -196,12 +193,7 @@ struct Opened<'a> {
 }
 
 impl<'a> Opened<'a> {
-    fn open(
-        place: &Place,
-        path: &'a OsString,
-        bytes: u64,
-        inode: (u64, u64),
-    ) -> Result<Self, Seen> {
+    fn open(place: &Place, now_ns: i64, (path, bytes, inode): Wanted<'a>) -> Result<Self, Seen> {
         let file = place.open_file(path).map_err(|error| match error.kind {
             FsErrorKind::NotFound => Seen::Changed { field: NAME },
             FsErrorKind::Symlink | FsErrorKind::NotDirectory | FsErrorKind::IsDirectory => {
@@ -220,7 +212,9 @@ impl<'a> Opened<'a> {
         }
         let before = file.identity().map_err(Seen::Unread)?;
         let kind = file.fs_stat().map_err(Seen::Unread)?.kind;
-        let is_proof = kind.trust() == FsTrust::Local && file.has_writer() != Some(true);
+        let is_settled = settle_wait_ns(&before, now_ns).is_none();
+        let is_proof =
+            is_settled && kind.trust() == FsTrust::Local && file.has_writer() != Some(true);
         Ok(Self {
             path,
             file,
@@ -273,27 +267,35 @@ impl Hashable for Opened<'_> {
     }
 }
 
-/// Waits, once for all files, until a later change would leave other times. What is not settled
-/// then, as its time lies ahead of the clock, proves nothing.
-fn settle(clock: &dyn Clock, entries: &mut BTreeMap<OsString, Seen>) {
-    let wait = |entries: &BTreeMap<OsString, Seen>, now_ns: i64| {
-        let stats = entries.values().filter_map(|seen| match seen {
-            Seen::File(file) => file.stat.as_ref(),
-            _ => None,
-        });
-        let waits = stats.filter_map(|stat| settle_wait_ns(stat, now_ns));
-        waits.filter(|wait_ns| *wait_ns <= SETTLE_WAIT_MAX_NS).max()
-    };
-    if let Some(wait_ns) = wait(entries, clock.wall_ns()) {
+/// Waits, once for all files, until a later change of any would leave another time. What is not
+/// settled then, as its time lies ahead of the clock, proves nothing.
+fn settle(clock: &dyn Clock, entries: &BTreeMap<OsString, Looked>) {
+    let now_ns = clock.wall_ns();
+    let files = entries.values().filter_map(|looked| match looked {
+        Looked::File(stat) => Some(stat),
+        Looked::Folder(_)
+        | Looked::Link(..)
+        | Looked::Special(_)
+        | Looked::Gone
+        | Looked::Unread(_) => None,
+    });
+    let waits = files.filter_map(|stat| settle_wait_ns(&identity_of(stat), now_ns));
+    if let Some(wait_ns) = waits.filter(|wait_ns| *wait_ns <= SETTLE_WAIT_MAX_NS).max() {
         clock.sleep_ns(wait_ns);
     }
-    let now_ns = clock.wall_ns();
-    for seen in entries.values_mut() {
-        if let Seen::File(file) = seen {
-            file.stat = file
-                .stat
-                .filter(|stat| settle_wait_ns(stat, now_ns).is_none());
-        }
+}
+
+/// As much of an identity as stat tells.
+fn identity_of(stat: &Stat) -> StatIdentity {
+    StatIdentity {
+        file_system: FsId::Device(stat.device),
+        inode: stat.inode,
+        generation: None,
+        size: stat.size,
+        mtime_ns: stat.mtime_ns,
+        ctime_ns: stat.ctime_ns,
+        uid: stat.uid,
+        mode: stat.mode,
     }
 }
 
