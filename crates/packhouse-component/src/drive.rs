@@ -51,7 +51,7 @@ pub struct Ask<'a> {
     /// The fixture's parameters.
     pub parameters: &'a BTreeMap<String, u64>,
     /// Role to tensor.
-    pub inputs: BTreeMap<&'a str, Input<'a>>,
+    pub inputs: BTreeMap<String, Input<'a>>,
     /// What is to be written.
     pub boundaries: &'a [Boundary],
 }
@@ -231,7 +231,7 @@ impl Program {
                 bytes: input.bytes.len() as u64,
                 sha256,
             };
-            inputs.insert((*role).to_owned(), input);
+            inputs.insert(role.clone(), input);
         }
         let mut boundaries = Vec::new();
         for boundary in ask.boundaries {

@@ -58,6 +58,14 @@ impl Failure {
         }
     }
 
+    /// The same, when it was not the command line's fault.
+    pub(crate) fn not_executed(self) -> Self {
+        Self {
+            exit: Exit::NotExecuted,
+            ..self
+        }
+    }
+
     /// Adds an error and its sources as causes, leaving out what the last one said already.
     pub(crate) fn because(mut self, error: &dyn Error) -> Self {
         let mut next = Some(error);

@@ -28,7 +28,7 @@ pub(crate) fn execute(command: FixtureCommand, lookup: Lookup<'_>) -> Result<Ans
                 fixture_program::run(&args, &chosen, lookup)
             }
         }
-        FixtureCommand::Serve(args) => fixture_serve::serve(&args, lookup),
+        FixtureCommand::Serve(args) => fixture_serve::serve(&args),
     }
 }
 

@@ -66,6 +66,21 @@ pub(crate) struct FixtureRunArgs {
     /// What is promised: each fixture's own tolerance, or to be near the exact result
     #[arg(long, value_enum, default_value = "exact")]
     pub(crate) promise: Promise,
+    /// Times that a program is asked each case
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "program")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=1000))]
+    pub(crate) repeats: u64,
+    /// Seconds that a program may take for each answer
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 60,
+        requires = "program"
+    )]
+    pub(crate) timeout: u64,
+    /// Draw the cases of an earlier session again, to look at a failure: its challenge
+    #[arg(long, value_name = "HEX", requires = "program")]
+    pub(crate) challenge: Option<String>,
     /// A program that speaks the component protocol, and its arguments
     #[arg(last = true, value_name = "PROGRAM")]
     pub(crate) program: Vec<OsString>,
@@ -91,4 +106,8 @@ impl From<Promise> for packhouse_fixture::Promise {
 
 /// What `fixture serve` takes.
 #[derive(Debug, Args)]
-pub(crate) struct FixtureServeArgs {}
+pub(crate) struct FixtureServeArgs {
+    /// Ids of fixtures to offer [default: all]
+    #[arg(value_name = "ID")]
+    pub(crate) ids: Vec<String>,
+}

@@ -23,6 +23,7 @@ mod fixture_program;
 mod fixture_report;
 mod fixture_run;
 mod fixture_serve;
+mod fixture_session;
 mod fixture_verify;
 mod fixture_words;
 mod fleets;
@@ -86,6 +87,7 @@ use answer::Answer;
 use clap::Parser as _;
 use cli::{Cli, Command};
 use failure::{Exit, Failure};
+use fixture_words::FixtureCommand;
 use packhouse_sys::thread::survive_file_size_limit;
 use std::process::ExitCode;
 use stores::Purpose::{Change, Look};
@@ -124,6 +126,12 @@ fn answer(cli: Cli) -> Result<Exit, Failure> {
             Failure::usage("two things on stdout", "--json and --bundle -")
                 .hint("packhouse export --bundle FILE --json"),
         );
+    }
+    if let Command::Fixture(FixtureCommand::Serve(_)) = &cli.command
+        && cli.json
+    {
+        return Err(Failure::usage("two things on stdout", "--json and serve")
+            .hint("packhouse fixture run --json -- packhouse fixture serve"));
     }
     let answer = execute(cli.command)?;
     answer
