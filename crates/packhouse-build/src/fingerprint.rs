@@ -140,3 +140,10 @@ pub fn content_of(path: &Path, world: &World<'_>) -> Result<(PathBuf, Digest), F
     let content = digests.of(&real)?;
     Ok((real, content.sha256))
 }
+
+/// Whether a file is an ELF object without a dynamic section: as a program it loads nothing. What
+/// can't be read is not.
+pub fn is_static(path: &Path) -> bool {
+    let object = disk::open(path).and_then(|file| elf::object(&file));
+    matches!(object, Ok(Some(object)) if !object.is_dynamic && object.interpreter.is_none())
+}

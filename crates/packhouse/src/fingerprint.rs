@@ -46,7 +46,11 @@ pub(crate) fn execute(args: &FingerprintArgs, lookup: Lookup<'_>) -> Result<Answ
         "places": fingerprint.places(),
         "saved": args.save.as_ref().map(|path| path.display().to_string()),
         "sha256": fingerprint.digest().to_string(),
-        "unknown": unknown(&fingerprint),
+        "unknown": unknown(&fingerprint).iter().map(|gap| json!({
+            "fact": gap.fact,
+            "kind": gap.word,
+            "why": gap.why,
+        })).collect::<Vec<_>>(),
     });
     let mut text = text(&fingerprint);
     if let Some(path) = &args.save {
@@ -257,9 +261,9 @@ fn text(fingerprint: &Fingerprint) -> String {
         .map(|(name, value)| vec![name.to_owned(), value])
         .collect();
     let unknown = unknown(fingerprint);
-    cells.extend(unknown.iter().take(UNKNOWN_SHOWN).map(|(fact, why)| {
-        let why = why.lines().next().unwrap_or_default();
-        vec!["unknown".to_owned(), format!("{fact}: {why}")]
+    cells.extend(unknown.iter().take(UNKNOWN_SHOWN).map(|gap| {
+        let why = gap.why.lines().next().unwrap_or_default();
+        vec![gap.word.to_owned(), format!("{}: {why}", gap.fact)]
     }));
     if unknown.len() > UNKNOWN_SHOWN {
         let more = unknown.len() - UNKNOWN_SHOWN;
@@ -294,28 +298,38 @@ fn source(facts: &Value) -> String {
     }
 }
 
-/// Facts that could not be had, and what can't be loaded: each with the reason.
-fn unknown(fingerprint: &Fingerprint) -> Vec<(String, String)> {
+/// A fact that could not be had, or something that can't be loaded.
+struct Gap {
+    word: &'static str,
+    fact: String,
+    why: String,
+}
+
+/// What is missing in a fingerprint, each with the reason.
+fn unknown(fingerprint: &Fingerprint) -> Vec<Gap> {
     let mut found = Vec::new();
     search(fingerprint.facts(), &mut Vec::new(), &mut found);
     found
 }
 
-fn search<'a>(value: &'a Value, fact: &mut Vec<&'a str>, found: &mut Vec<(String, String)>) {
+fn search<'a>(value: &'a Value, fact: &mut Vec<&'a str>, found: &mut Vec<Gap>) {
     let Value::Object(fields) = value else {
         return;
     };
     for (name, value) in fields {
-        match (name.as_str(), value) {
-            ("unknown" | "refused" | "loads_unknown", Value::String(why)) => {
-                found.push((fact.join(" "), why.clone()));
-            }
-            _ => {
-                fact.push(name);
-                search(value, fact, found);
-                fact.pop();
-            }
+        let word = match name.as_str() {
+            "unknown" | "loads_unknown" => Some("unknown"),
+            "refused" => Some("not loadable"),
+            _ => None,
+        };
+        if let (Some(word), Value::String(why)) = (word, value) {
+            let (fact, why) = (fact.join(" "), why.clone());
+            found.push(Gap { word, fact, why });
+            continue;
         }
+        fact.push(name);
+        search(value, fact, found);
+        fact.pop();
     }
 }
 

@@ -225,7 +225,7 @@ fn parse_status(words: &[u8]) -> Result<(Option<String>, BTreeMap<PathBuf, Chang
                 }
                 continue;
             }
-            b"? " => {
+            b"? " if !rest.is_empty() => {
                 changes.insert(path(rest), Change::Untracked);
                 continue;
             }
@@ -236,9 +236,10 @@ fn parse_status(words: &[u8]) -> Result<(Option<String>, BTreeMap<PathBuf, Chang
         let fields: Vec<&[u8]> = rest
             .splitn(fields_before + 1, |byte| *byte == b' ')
             .collect();
-        let (Some(name), true) = (fields.get(fields_before), fields.len() > fields_before) else {
-            return Err(unexpected());
-        };
+        // Without a name where the index is damaged, which git does not mind.
+        let name = fields.get(fields_before);
+        let name = name.filter(|name| !name.is_empty());
+        let name = name.ok_or_else(unexpected)?;
         // The mode in the work tree: the fifth field of one kind, the sixth of the other.
         let mode_at = if kind == b"1 " { 4 } else { 5 };
         let change = match fields[mode_at] {

@@ -100,6 +100,9 @@ pub(super) fn environment(whole: &[(OsString, OsString)]) -> Vec<(OsString, OsSt
 /// Names may hold line ends: a line ends with its address. What the kernel provides has no path.
 fn parse(words: &[u8]) -> Result<Vec<(OsString, PathBuf)>, String> {
     let mut listed = Vec::new();
+    if words == NOTHING_LISTED {
+        return Ok(listed);
+    }
     let mut rest = words;
     while !rest.is_empty() {
         let unexpected = || {
@@ -159,6 +162,8 @@ fn refusal(words: &[u8], path: &Path) -> String {
     lines.join("\n")
 }
 
+/// What glibc lists of an object that needs no library.
+const NOTHING_LISTED: &[u8] = b"\tstatically linked\n";
 const ARROW: &[u8] = b" => ";
 const SHOWN_BYTES: usize = 80;
 const LINES_KEPT: usize = 16;

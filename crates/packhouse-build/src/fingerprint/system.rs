@@ -48,7 +48,8 @@ pub(super) fn find(build: &Path) -> Result<(PathBuf, System), FingerprintError> 
         }
     }
     for target in build.ancestors().take(CARGO_LEVELS) {
-        if is_cache_tag(&target.join(CACHE_TAG_NAME)) {
+        let is_tagged = is_cache_tag(&target.join(CACHE_TAG_NAME));
+        if is_tagged || disk::is_there(&target.join(RUSTC_INFO)) {
             let lock = target.parent().map(|source| source.join(CARGO_LOCK));
             if let Some(lock) = lock.filter(|lock| disk::is_there(lock)) {
                 return Ok((build.to_owned(), System::Cargo { lock }));
@@ -203,6 +204,8 @@ fn wrong(path: &Path, error: &io::Error) -> FingerprintError {
 const CMAKE_CACHE: &str = "CMakeCache.txt";
 const CACHE_BYTES_MAX: u64 = 64 << 20;
 const CARGO_LOCK: &str = "Cargo.lock";
+/// What cargo notes of its compiler in a target folder, where others made that before it.
+const RUSTC_INFO: &str = ".rustc_info.json";
 const BIN: &str = "bin";
 /// `target/<triple>/<profile>/deps` is the deepest folder of programs that cargo has.
 const CARGO_LEVELS: usize = 4;

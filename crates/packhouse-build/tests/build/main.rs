@@ -1,3 +1,7 @@
 //! Tests of the crate from outside.
 
 #![forbid(unsafe_code)]
+
+mod fingerprint;
+mod fingerprint_source;
+mod fingerprint_world;

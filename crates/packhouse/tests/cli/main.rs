@@ -6,6 +6,7 @@
 
 mod docs;
 mod equivalence;
+mod fingerprint;
 mod fleets;
 mod heads;
 mod image_hints;
