@@ -106,15 +106,12 @@ pub(crate) fn answer(trials: &[Trial]) -> Answer {
     let failed = trials.iter().filter(|trial| !trial.passed()).count();
     let is_near = is_near(trials);
     let is_passed = failed == 0 && !trials.is_empty();
-    let passed = if is_near {
-        "near, not bit-equal"
-    } else {
-        "passed"
-    };
-    let _ = match (is_passed, trials.is_empty()) {
-        (_, true) => writeln!(text, "nothing was run"),
-        (true, false) => writeln!(text, "{passed}: {} cases", trials.len()),
-        (false, false) => writeln!(text, "failed: {failed} of {} cases", trials.len()),
+    let cases = if trials.len() == 1 { "case" } else { "cases" };
+    let _ = match (failed, trials.len()) {
+        (_, 0) => writeln!(text, "failed: nothing was run"),
+        (0, count) if is_near => writeln!(text, "passed: {count} {cases}, near, not bit-equal"),
+        (0, count) => writeln!(text, "passed: {count} {cases}"),
+        (_, count) => writeln!(text, "failed: {failed} of {count} {cases}"),
     };
     Answer {
         text,
@@ -135,45 +132,80 @@ pub(crate) fn answer(trials: &[Trial]) -> Answer {
 
 /// A table of all boundaries, and a line for each failing row or fault.
 pub(crate) fn told(trials: &[Trial]) -> String {
-    let words = [
-        "fixture", "kernel", "width", "boundary", "rows", "failed", "bound",
-    ];
-    let mut rows = vec![words.map(str::to_owned).to_vec()];
-    rows.extend(trials.iter().flat_map(lines));
-    let mut text = table(&COLUMNS, &rows);
-    for trial in trials {
-        text += &faults(trial);
-    }
-    text
+    let faults = trials.iter().map(faults);
+    summary(trials) + &faults.collect::<String>()
 }
 
 /// Whether a boundary was only judged to be near.
 pub(crate) fn is_near(trials: &[Trial]) -> bool {
+    let is_near = |judged: &Judged| judged.promise == Promise::Near;
     let judged = trials
         .iter()
         .filter_map(|trial| trial.outcome.as_ref().ok());
-    let is_near = |judged: &Judged| judged.promise == Promise::Near;
     judged.flatten().any(is_near)
 }
 
-fn lines(trial: &Trial) -> Vec<Vec<String>> {
-    let head = [trial.fixture.clone(), trial.kernel.clone(), trial.case()];
-    let Ok(judged) = &trial.outcome else {
-        let rest = ["-", "-", "-", "not judged"].map(str::to_owned);
-        return vec![head.into_iter().chain(rest).collect()];
+/// A line per fixture, kernel, boundary and bound, over all cases.
+fn summary(trials: &[Trial]) -> String {
+    let mut lines: Vec<Line> = Vec::new();
+    let mut add = |line: Line| {
+        let same = lines.iter_mut().find(|known| known.words == line.words);
+        match same {
+            None => lines.push(line),
+            Some(known) => {
+                known.cases += line.cases;
+                known.rows += line.rows;
+                known.failed += line.failed;
+            }
+        }
     };
-    let line = |judged: &Judged| {
-        let rows = &judged.verdict.rows;
-        let failed = rows.iter().filter(|row| !row.passed).count();
-        let rest = [
-            judged.verdict.boundary.clone(),
-            rows.len().to_string(),
-            failed.to_string(),
-            bound(judged.verdict.tolerance),
-        ];
-        head.iter().cloned().chain(rest).collect()
-    };
-    judged.iter().map(line).collect()
+    for trial in trials {
+        let words = |boundary: &str, bound: String| {
+            [
+                trial.fixture.as_str(),
+                trial.kernel.as_str(),
+                boundary,
+                bound.as_str(),
+            ]
+            .map(str::to_owned)
+        };
+        let Ok(judged) = &trial.outcome else {
+            add(Line {
+                words: words("-", "not judged".to_owned()),
+                cases: 1,
+                rows: 0,
+                failed: 0,
+            });
+            continue;
+        };
+        for judged in judged {
+            let verdict = &judged.verdict;
+            add(Line {
+                words: words(&verdict.boundary, bound(verdict.tolerance)),
+                cases: 1,
+                rows: verdict.rows.len(),
+                failed: verdict.rows.iter().filter(|row| !row.passed).count(),
+            });
+        }
+    }
+    let words = [
+        "fixture", "kernel", "boundary", "cases", "rows", "failed", "bound",
+    ];
+    let mut rows = vec![words.map(str::to_owned).to_vec()];
+    rows.extend(lines.into_iter().map(|line| {
+        let [fixture, kernel, boundary, bound] = line.words;
+        let [cases, rows, failed] = [line.cases, line.rows, line.failed].map(|n| n.to_string());
+        vec![fixture, kernel, boundary, cases, rows, failed, bound]
+    }));
+    table(&COLUMNS, &rows)
+}
+
+/// A line of the summary: fixture, kernel, boundary and bound, and what was counted of them.
+struct Line {
+    words: [String; 4],
+    cases: usize,
+    rows: usize,
+    failed: usize,
 }
 
 fn bound(tolerance: Tolerance) -> String {
@@ -314,8 +346,8 @@ fn worst_of(dtype: Dtype, worst: &Worst) -> Value {
 const COLUMNS: [Column; 7] = [
     Column::Left,
     Column::Left,
-    Column::Right,
     Column::Left,
+    Column::Right,
     Column::Right,
     Column::Right,
     Column::Left,

@@ -76,11 +76,13 @@ pub(crate) fn verify(args: &FixtureSelectArgs, lookup: Lookup<'_>) -> Result<Ans
         .filter(|found| found.look != Look::Intact);
     let bad: Vec<&str> = bad.map(|found| found.bag.id()).collect();
     if !bad.is_empty() {
-        let _ = writeln!(
-            text,
-            "\nhint: {}",
-            place.hint(&format!("prepare {}", bad.join(" ")))
-        );
+        let is_all = args.ids.is_empty() && bad.len() == findings.found.len();
+        let ids = if is_all {
+            ""
+        } else {
+            &format!(" {}", bad.join(" "))
+        };
+        let _ = writeln!(text, "\nhint: {}", place.hint(&format!("prepare{ids}")));
     }
     Ok(Answer {
         text,
