@@ -164,6 +164,9 @@ impl Told {
             };
             (role.clone(), input)
         };
+        // The seed would tell which cases were drawn.
+        let mut parameters = fixture.parameters.clone();
+        parameters.remove("seed");
         let (program, outcome) = program.ask(&Ask {
             fixture: &fixture.id,
             layout: fixture.layout.as_deref(),
@@ -171,7 +174,7 @@ impl Told {
             arm: &case.arm,
             width: case.width,
             repeat: asked.repeat,
-            parameters: &fixture.parameters,
+            parameters: &parameters,
             inputs: case.inputs.iter().map(tensor).collect(),
             boundaries: &fixture.boundaries,
         })?;
