@@ -5,7 +5,7 @@
 //!
 //! Two packed weights: `weights` of widths 1, 4, 6, 8 and 16 has edges that leave a row's other
 //! outputs alone; `weights-edges` of width 2 has scales whose outputs are so large that no error of
-//! the others shows beside them in a row's NMSE. Specified in `docs/format/kernels.md`.
+//! the others shows beside them in a row's NMSE. Specified in `docs/format/kernels.md`, section 5.
 
 mod inputs;
 mod near;
@@ -287,7 +287,7 @@ fn contract(blocks: Blocks) -> String {
         "activations: {activations}, row-major. Dot products within a block are exact integers, \
          sub-block scales included. All else is binary32, subnormals kept, nothing fused: P starts \
          at 0; for each block in order P = P + (f32(dot) * scale) * d, with the weights' scale and \
-         the activations' d.{minima} docs/format/kernels.md, part 2."
+         the activations' d.{minima} docs/format/kernels.md, section 5."
     )
 }
 

@@ -2,8 +2,8 @@
 //!
 //! - `rows`: values of activations and of the head's columns, drawn or made for an edge.
 //!
-//! What is expected comes from one kernel each; a test takes the head's columns another way. Specified
-//! in `docs/format/kernels.md`.
+//! What is expected comes from one kernel each; a test takes the head's columns another way.
+//! Specified in `docs/format/kernels.md`, section 6.
 
 mod rows;
 #[cfg(test)]
@@ -91,8 +91,8 @@ impl Recipe {
         fixture
     }
 
-    /// Sizes of the tiles: two of them, the second ragged, with padding on both sides; in the blocked
-    /// order two bands of 18 blocks.
+    /// Sizes of the tiles: two of them, the second ragged, with padding on both sides; in the
+    /// blocked order two bands of 18 blocks.
     fn sizes(self) -> BTreeMap<String, u64> {
         let (kd, nd) = match self.order {
             Order::RowMajor => (1_100, 143),
@@ -293,9 +293,9 @@ const ROW_EDGES: [RowKind; 7] = [
 const WEIGHTS: &str = "weights.int8-tile.bin";
 
 const CONTRACT: &str = "each row: scale = largest / 127, or 1 where all are zeros; codes = value * \
-                        (127 / largest), halves away from zero, in binary32. output = (f32(sum of \
-                        codes * codes) * row scale) * column scale: the sum is an exact integer, each \
-                        of the three steps is rounded to nearest even. docs/format/kernels.md, part 2.";
+    (127 / largest), halves away from zero, in binary32. output = (f32(sum of codes * codes) * row \
+    scale) * column scale: the sum is an exact integer, each of the three steps is rounded to \
+    nearest even. docs/format/kernels.md, section 6.";
 
 const WHY: [&str; 3] = [
     "each value is quantised by itself, by a rule that leaves no choice",
@@ -303,9 +303,9 @@ const WHY: [&str; 3] = [
     "the sum is exact, and the order of the two products is declared",
 ];
 
-/// Three roundings move a result by less than three units, and the exact one is rounded too, by half
-/// a unit at most.
+/// Three roundings move a result by less than three units, and the exact one is rounded too, by
+/// half a unit at most.
 const NEAR_ULPS: u32 = 3;
 
-const WHY_NEAR: &str = "one conversion and two products of another order make three roundings, each \
-                        of less than one unit in the last place";
+const WHY_NEAR: &str = "one conversion and two products of another order make three roundings, \
+    each of less than one unit in the last place";

@@ -1,11 +1,11 @@
-//! Kernels of blocks in the order of `ggml-cpu-repack`, straight from packed bytes: `Q4_K` and `Q2_K`
-//! times `Q8_K`, `IQ4_NL` and `MXFP4` times `Q8_0`.
+//! Kernels of blocks in the order of `ggml-cpu-repack`, straight from packed bytes: `Q4_K` and
+//! `Q2_K` times `Q8_K`, `IQ4_NL` and `MXFP4` times `Q8_0`.
 //!
 //! - `activations`: how the inputs are quantised; a boundary of its own;
 //! - `packed`: where a row's codes and factors lie.
 //!
 //! Every dot product within a block is exact in integers; only what is made of it is rounded, in
-//! binary32, block after block. Specified in `docs/format/kernels.md`.
+//! binary32, block after block. Specified in `docs/format/kernels.md`, section 5.
 
 mod activations;
 mod packed;

@@ -1,8 +1,9 @@
-//! Kernels of an lm-head in int8 tiles, straight from the payload of all tiles: `int8-tile-rm-v1` and
-//! `int8-tile-b8-v1`.
+//! Kernels of an lm-head in int8 tiles, straight from the payload of all tiles: `int8-tile-rm-v1`
+//! and `int8-tile-b8-v1`.
 //!
 //! Sums are exact integers; each is rounded to binary32 once, and its two factors follow in a fixed
-//! order, so both layouts of one head give the same bits. Specified in `docs/format/kernels.md`.
+//! order, so both layouts of one head give the same bits. Specified in `docs/format/kernels.md`,
+//! section 6.
 
 use crate::{Inputs, Kernel, KernelError, Output};
 

@@ -1,11 +1,13 @@
-//! What kernels of another order must be near: the exact output, and how far any sound order can be.
+//! What kernels of another order must be near: the exact output, and how far from it any sound
+//! order can be.
 //!
-//! Such a kernel may cut each dot product into exact integer sums of four or more elements, and the
-//! minima into one for each sub-block; it makes a binary32 term of each (one rounding to binary32 and
-//! three products, so four roundings) and adds all T terms in any order, T - 1 roundings each at
-//! most. With u = 2^-24 and A the sum of the magnitudes of all products of elements, its error is at
-//! most g A with g = n u / (1 - n u) and n = T + 3 (Higham, Accuracy and Stability of Numerical
-//! Algorithms, section 4.2). The exact output is itself rounded once, which adds u A: n = T + 4.
+//! Such a kernel may cut each dot product into exact integer sums of four or more elements, and
+//! the minima into one for each sub-block; it makes a binary32 term of each (one rounding to
+//! binary32 and three products, so four roundings) and adds all T terms in any order, T - 1
+//! roundings each at most. With u = 2^-24 and A the sum of the magnitudes of all products of
+//! elements, its error is at most g A with g = n u / (1 - n u) and n = T + 3 (Higham, Accuracy and
+//! Stability of Numerical Algorithms, section 4.2). The exact output is itself rounded once, which
+//! adds u A: n = T + 4.
 
 use crate::kernels::blocks::{Blocks, Term};
 

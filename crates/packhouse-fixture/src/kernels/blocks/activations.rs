@@ -1,9 +1,10 @@
-//! Activations as ggml quantises them for its CPU kernels: `Q8_0` blocks of 32, `Q8_K` blocks of 256.
+//! Activations as ggml quantises them for its CPU kernels: `Q8_0` blocks of 32, `Q8_K` blocks of
+//! 256.
 //!
 //! The rules are those of ggml's reference functions, `quantize_row_q8_0_ref` and
-//! `quantize_row_q8_K_ref` (ggml 0.26.0, `ggml-quants.c`), every operation in binary32. Its SIMD forms
-//! of `Q8_0` round halves to even and divide once, so their codes differ beside halves; the
-//! reference is the rule here. Specified in `docs/format/kernels.md`.
+//! `quantize_row_q8_K_ref` (ggml 0.26.0, `ggml-quants.c`), every operation in binary32. Its SIMD
+//! forms of `Q8_0` round halves to even and divide once, so their codes differ beside halves; the
+//! reference is the rule here. Specified in `docs/format/kernels.md`, section 5.
 
 use crate::half::{f16_from_f32, f16_to_f32};
 

@@ -37,6 +37,7 @@ pub(crate) struct Block {
 
 impl Blocks {
     /// All of them.
+    #[cfg(test)]
     pub(crate) const ALL: [Self; 4] = [Self::Q4K, Self::Q2K, Self::Iq4Nl, Self::Mxfp4];
 
     /// Name of ggml's type.
