@@ -6,6 +6,15 @@ use packhouse_sys::clock::{Clock as _, RealClock};
 use std::io::{IsTerminal as _, Write as _};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+/// Says in one line what a command does now, where stderr is a terminal; nothing clears the line.
+pub(crate) fn note(text: &str) {
+    if std::io::stderr().is_terminal() {
+        let line: String = text.chars().take(LINE_CHARS).collect();
+        // A terminal that went away is no reason to stop.
+        let _ = write!(std::io::stderr(), "\r{line}\x1b[K");
+    }
+}
+
 /// A bar that hears how far a command is.
 pub(crate) struct Bar {
     is_shown: bool,

@@ -1,6 +1,7 @@
 //! The words of the command line. Their help text is the command reference (`docs/cli.md`).
 
 use crate::fingerprint_words::FingerprintArgs;
+use crate::focused_words::FocusedArgs;
 use crate::fixture_words::FixtureCommand;
 use crate::image_words::ImageCommand;
 use crate::model_words::ModelCommand;
@@ -174,6 +175,14 @@ pub(crate) enum Command {
     /// Its source, its programs and every library they would load, compilers, drivers, firmware
     /// and devices, as one digest. The same build in another folder has the same.
     Fingerprint(FingerprintArgs),
+    /// Run named tests of a build, or find their recorded pass
+    ///
+    /// Every fixture is verified first. A test that ran no case is neither a pass nor a failure:
+    /// ends with 3 then, with 1 when a test failed, crashed or ran out of time. A pass is recorded
+    /// under the identity of everything that it hangs on, and taken for a run only with
+    /// --reuse-pass.
+    #[command(verbatim_doc_comment)]
+    Focused(FocusedArgs),
     /// Show the store's state, the host's abilities and what would make it faster
     Doctor,
     /// Watch a process that became an engine (started by `run`)

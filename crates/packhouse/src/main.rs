@@ -27,6 +27,10 @@ mod fixture_session;
 mod fixture_verify;
 mod fixture_words;
 mod fleets;
+mod focused;
+mod focused_component;
+mod focused_fixtures;
+mod focused_words;
 mod folders;
 mod gate;
 mod glance;
@@ -207,6 +211,7 @@ fn execute(command: Command) -> Result<Answer, Failure> {
         Command::Registry(command) => registry::execute(command, lookup),
         Command::Fixture(command) => fixture::execute(command, lookup),
         Command::Fingerprint(args) => fingerprint::execute(&args, lookup),
+        Command::Focused(args) => focused::execute(&args, lookup),
         Command::Keep(args) => keep::keep(&args),
         Command::Gate(args) => gate::gate(args),
         Command::Doctor => doctor::examine(stores::open_if_there(Change, lookup)?.as_ref(), lookup),
