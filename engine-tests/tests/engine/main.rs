@@ -12,6 +12,7 @@ mod equality;
 mod equivalence;
 mod image;
 mod interrupted;
+mod kernels;
 mod memory;
 mod moved;
 mod npu_head;
