@@ -1,6 +1,6 @@
 //! The operations of a draft model's context-KV precompute on bfloat16 bits, one function each.
 //!
-//! Specified in `docs/format/kernels.md`, part 3, which names every rounding. Invariants:
+//! Specified in `docs/format/kernels.md`, section 7, which names every rounding. Invariants:
 //!
 //! - every operation reads and leaves bfloat16; nothing is carried over in a wider type;
 //! - between those, arithmetic is binary32, rounded to nearest even after each single operation;
@@ -296,10 +296,10 @@ pub fn rotate(
     assert_eq!(keys.len(), shape.heads_len(), "keys");
     assert_eq!(positions.len(), shape.tokens, "positions");
     assert!(
-        0 < rotary && rotary <= shape.head_size && rotary % 2 == 0,
+        0 < rotary && rotary <= shape.head_size && rotary.is_multiple_of(2),
         "{rotary} rotated"
     );
-    assert!(!table.rows.is_empty() && table.rows.len() % rotary == 0);
+    assert!(!table.rows.is_empty() && table.rows.len().is_multiple_of(rotary));
     let rows = rows_of(positions, &table)?;
     for layer in keys.chunks_exact_mut(shape.tokens * shape.kv()) {
         for (token, row) in layer.chunks_exact_mut(shape.kv()).zip(&rows) {

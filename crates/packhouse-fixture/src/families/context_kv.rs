@@ -1,6 +1,6 @@
 //! The fixture of the context-KV precompute, in bfloat16, with and without a bias.
 //!
-//! Specified in `docs/format/kernels.md`, part 3.
+//! Specified in `docs/format/kernels.md`, section 7.
 
 mod context;
 mod table;
@@ -358,7 +358,7 @@ const CASES: &[(u8, i32, &[i32])] = &[
 const SUMMARY: &str = "keys and values of every draft layer's context in bfloat16, and the paged \
                        cache, every rounding in its place";
 
-const CONTRACT: &str = "docs/format/kernels.md, part 3. Per layer: the context is normed by its \
+const CONTRACT: &str = "docs/format/kernels.md, section 7. Per layer: the context is normed by its \
     root mean square (N1, N2), multiplied by the key and value weights in binary32 over ascending \
     H and rounded once (M1), where there is a bias it is added and rounded (A1), heads are split \
     into keys and values, keys are normed per head (K1, K2) and rotated by their position's row \

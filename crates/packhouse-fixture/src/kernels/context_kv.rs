@@ -1,7 +1,7 @@
 //! The context-KV precompute: every layer's keys and values of a draft model's context, in bfloat16,
 //! and its paged cache.
 //!
-//! Specified in `docs/format/kernels.md`, part 3. The operations are in [`crate::bf16_ops`]; here is
+//! Specified in `docs/format/kernels.md`, section 7. The operations are in [`crate::bf16_ops`]; here is
 //! only their order, and what is handed from one to the next.
 
 use crate::bf16_ops::{

@@ -1,6 +1,6 @@
 //! The rotation table: YaRN's cosines and sines, made by integers alone and rounded once.
 //!
-//! Specified in `docs/format/kernels.md`, part 3. Fixed point with [`BITS`] fraction bits; roots,
+//! Specified in `docs/format/kernels.md`, section 7. Fixed point with [`BITS`] fraction bits; roots,
 //! products and Taylor series leave an error below 2^-40, and a test in another language with 50
 //! digits finds every element rounded rightly. So no CPU's and no library's cosine takes part.
 //!
