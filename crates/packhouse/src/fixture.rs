@@ -61,19 +61,24 @@ fn chosen(args: &FixtureRunArgs) -> Result<Vec<&'static Family>, Failure> {
         }
     }
     let families = select(&args.ids)?;
-    let has_layout = |family: &&Family| {
+    if args.layout.is_empty() {
+        return Ok(families);
+    }
+    let has_layout = |family: &Family| {
         let fixture = (family.generate)();
         let packed = kernels::all().filter(|kernel| kernel.fixtures().contains(&family.id));
         let packed = packed.filter_map(|kernel| kernel.packs());
         let mut layouts = packed.chain(fixture.layout.as_deref());
         layouts.any(|layout| args.layout.iter().any(|asked| asked == layout))
     };
-    let is_chosen = |family: &&Family| args.layout.is_empty() || has_layout(family);
-    let chosen: Vec<&Family> = families.into_iter().filter(is_chosen).collect();
-    if chosen.is_empty() {
-        return Err(args.nothing());
+    let (chosen, others): (Vec<&Family>, Vec<&Family>) =
+        families.into_iter().partition(|family| has_layout(family));
+    match others.first() {
+        // What was named must not be passed over because something else was run.
+        Some(other) if !args.ids.is_empty() => Err(args.nothing_of(other.id)),
+        _ if chosen.is_empty() => Err(args.nothing()),
+        _ => Ok(chosen),
     }
-    Ok(chosen)
 }
 
 impl FixtureRunArgs {
@@ -85,12 +90,15 @@ impl FixtureRunArgs {
 
     /// Says that nothing is left to run.
     pub(crate) fn nothing(&self) -> Failure {
-        let ids = if self.ids.is_empty() {
-            "any fixture".to_owned()
-        } else {
-            self.ids.join(", ")
-        };
-        let mut failure = Failure::usage("nothing to run", ids);
+        if self.ids.is_empty() {
+            return self.nothing_of("any fixture");
+        }
+        self.nothing_of(&self.ids.join(", "))
+    }
+
+    /// Says that nothing of a fixture is left to run.
+    pub(crate) fn nothing_of(&self, id: &str) -> Failure {
+        let mut failure = Failure::usage("nothing to run", id);
         if !self.layout.is_empty() {
             failure = failure.cause(format!("in layout {}", self.layout.join(" or ")));
         }

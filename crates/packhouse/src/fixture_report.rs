@@ -353,3 +353,113 @@ const COLUMNS: [Column; 7] = [
     Column::Left,
 ];
 const ROWS_SHOWN: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use packhouse_fixture::{Output, families, judge_case, kernels, run_case};
+
+    /// A kernel that is our own, but for one bit of one element of some rows.
+    fn trial(rows: &[usize], promise: Promise) -> Trial {
+        let family = families::find("mmvq-q4_0-q8_1-v1").expect("because it is in the table");
+        let fixture = (family.generate)();
+        let case = fixture.cases.last().expect("because it has five");
+        let kernel = kernels::of_fixture(family.id).expect("because it has five");
+        let mut outputs = run_case(&fixture, case, kernel).expect("because the sizes fit");
+        for row in rows {
+            outputs[0].bytes[4 * (256 * row + 7)] ^= 1;
+        }
+        judged(&fixture, case, promise, &outputs)
+    }
+
+    fn judged(fixture: &Fixture, case: &Case, promise: Promise, outputs: &[Output]) -> Trial {
+        let outcome = judge_case(fixture, case, promise, outputs);
+        let outcome = outcome.map(|verdicts| Judged::all(fixture, case, promise, verdicts));
+        Trial {
+            fixture: fixture.id.clone(),
+            kernel: "k".to_owned(),
+            width: case.width,
+            arm: case.arm.clone(),
+            asked: None,
+            outcome: outcome.map_err(|error| vec![error.to_string()]),
+        }
+    }
+
+    fn lines(answer: &Answer) -> Vec<&str> {
+        answer.text.lines().collect()
+    }
+
+    #[test]
+    fn a_failing_row_is_named_with_its_worst_element() {
+        let said = answer(&[trial(&[], Promise::Exact), trial(&[3], Promise::Exact)]);
+        assert_eq!(said.exit, Exit::Negative);
+        let lines = lines(&said);
+        assert_eq!(
+            lines[1],
+            "mmvq-q4_0-q8_1-v1  k       output        2    32       1  every bit"
+        );
+        let begins = "failed: mmvq-q4_0-q8_1-v1 k at width 16, output row 3: 1 of 256 elements \
+                      differ; column 7 is 0x";
+        assert!(lines[2].starts_with(begins), "{}", lines[2]);
+        assert!(lines[2].ends_with(", 1 ULP apart"), "{}", lines[2]);
+        assert_eq!(lines[3], "failed: 1 of 2 cases");
+        let trial = &said.json["trials"][1];
+        assert_eq!(trial["passed"], json!(false));
+        let rows = trial["boundaries"][0]["rows"]
+            .as_array()
+            .expect("because it is a list");
+        let failed = rows.iter().filter(|row| row["passed"] == json!(false));
+        assert_eq!((rows.len(), failed.count()), (16, 1));
+        assert_eq!(rows[3]["worst"]["ulps"], json!(1));
+    }
+
+    #[test]
+    fn near_is_said_not_to_be_equal() {
+        let said = answer(&[trial(&[3], Promise::Near)]);
+        assert_eq!(said.exit, Exit::Done);
+        assert_eq!(lines(&said)[2], "passed: 1 case, near, not bit-equal");
+        assert_eq!(said.json["near"], json!(true));
+        let said = answer(&[trial(&[], Promise::Exact)]);
+        assert_eq!(lines(&said)[2], "passed: 1 case");
+        assert_eq!(said.json["near"], json!(false));
+    }
+
+    #[test]
+    fn more_rows_than_a_screen_are_counted() {
+        let all: Vec<usize> = (0..16).collect();
+        let said = answer(&[trial(&all, Promise::Exact)]);
+        assert_eq!(lines(&said).len(), 2 + 16 + 1);
+        let family = families::find("contextkv-bf16-v1").expect("because it is in the table");
+        let fixture = (family.generate)();
+        let case = fixture.cases.last().expect("because it has some");
+        let kernel = kernels::of_fixture(family.id).expect("because it has one");
+        let mut outputs = run_case(&fixture, case, kernel).expect("because the sizes fit");
+        outputs[0].bytes.iter_mut().for_each(|byte| *byte ^= 1);
+        let said = answer(&[judged(&fixture, case, Promise::Exact, &outputs)]);
+        let more = format!("failed: {} k at width 68", fixture.id);
+        let more = lines(&said)
+            .into_iter()
+            .filter(|line| line.starts_with(&more) && line.ends_with(" more rows"));
+        assert_eq!(more.count(), 1, "{}", said.text);
+    }
+
+    #[test]
+    fn what_was_not_judged_and_nothing_at_all_are_failures() {
+        let said = answer(&[]);
+        assert_eq!(said.exit, Exit::Negative);
+        assert_eq!(lines(&said)[1], "failed: nothing was run");
+        let family = families::find("mmvq-q4_0-q8_1-v1").expect("because it is in the table");
+        let fixture = (family.generate)();
+        let said = answer(&[judged(&fixture, &fixture.cases[0], Promise::Exact, &[])]);
+        assert_eq!(said.exit, Exit::Negative);
+        assert!(
+            said.text.contains(": there is nothing of output\n"),
+            "{}",
+            said.text
+        );
+        assert!(said.text.contains("not judged"), "{}", said.text);
+        let mut none = trial(&[], Promise::Exact);
+        none.outcome = Ok(Vec::new());
+        assert_eq!(answer(&[none]).exit, Exit::Negative);
+    }
+}

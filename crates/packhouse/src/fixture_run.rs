@@ -15,7 +15,13 @@ pub(crate) fn run(args: &FixtureRunArgs, families: &[&Family]) -> Result<Answer,
     for family in families {
         let fixture = sound(family)?;
         let cases = args.cases(&fixture);
-        for kernel in chosen(args, &fixture) {
+        let kernels = chosen(args, &fixture);
+        // What was named must not be passed over because something else was run.
+        let is_named = args.ids.iter().any(|id| id == family.id);
+        if is_named && (cases.is_empty() || kernels.is_empty()) {
+            return Err(args.nothing_of(family.id));
+        }
+        for kernel in kernels {
             for case in &cases {
                 trials.push(trial(&fixture, case, kernel, promise));
             }

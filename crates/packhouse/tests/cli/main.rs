@@ -4,9 +4,11 @@
 
 #![forbid(unsafe_code)]
 
+mod components;
 mod docs;
 mod equivalence;
 mod fingerprint;
+mod fixtures;
 mod fleets;
 mod heads;
 mod image_hints;
@@ -21,6 +23,7 @@ mod moving;
 mod plans;
 mod prepare;
 mod proof;
+mod registry;
 mod run;
 mod sandbox;
 mod stage;
