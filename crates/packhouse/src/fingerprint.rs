@@ -11,6 +11,7 @@ use packhouse_base::canonical::RECORD_BYTES_MAX;
 use packhouse_build::fingerprint::{
     Fingerprint, FingerprintError, KeptFingerprints, Request, World, fingerprint,
 };
+use packhouse_build::focused::Environment;
 use packhouse_proc::devices::Roots;
 use packhouse_sys::clock::{Clock, RealClock};
 use packhouse_sys::fs::Fs;
@@ -98,19 +99,15 @@ impl Wanted<'_> {
     }
 }
 
-/// What the programs of a build will have.
+/// What the programs of a build will have: what a focused run's tests have.
 fn environment(given: &[OsString]) -> Result<Vec<(OsString, OsString)>, Failure> {
-    let mut all = places::whole_environment();
-    for text in given {
-        let pair = text.to_str().and_then(|text| text.split_once('='));
-        let Some((name, value)) = pair.filter(|(name, _)| !name.is_empty()) else {
-            return Err(Failure::usage("not NAME=VALUE", text.display())
-                .hint("packhouse fingerprint DIR --env LD_LIBRARY_PATH=/opt/lib"));
-        };
-        all.retain(|(other, _)| other != name);
-        all.push((name.into(), value.into()));
-    }
-    Ok(all)
+    let environment = Environment::new(&places::whole_environment(), given);
+    let environment = environment.map_err(|error| {
+        Failure::usage("not a variable for the build", "--env")
+            .because(&error)
+            .hint("packhouse fingerprint DIR --env LD_LIBRARY_PATH=/opt/lib")
+    })?;
+    Ok(environment.variables())
 }
 
 fn not_identified(build: &Path, error: &FingerprintError) -> Failure {

@@ -177,3 +177,63 @@ const KINDS: [(&str, &str); 5] = [
 ];
 const DIGITS_SHOWN: usize = 12;
 const VALUE_CHARS: usize = 60;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cells(one: &Value, other: &Value) -> Vec<[String; 3]> {
+        let of = |facts: &Value| Fingerprint::new(facts.clone(), json!({}), BTreeMap::new());
+        let differences = fingerprint::explain(&of(one), &of(other));
+        lines(&differences).iter().map(Line::cells).collect()
+    }
+
+    #[test]
+    fn a_library_that_many_load_is_one_line() {
+        let (old, new) = ("a".repeat(64), "b".repeat(64));
+        let program = |digest: &str| json!({ "loads": { "liba.so": digest, "libc.so.6": old } });
+        let build = |digest: &str, kernel: &str| {
+            json!({
+                "host": { "kernel": { "release": kernel } },
+                "libraries": { "bin/liba.so": { "bytes": digest.len(), "sha256": digest } },
+                "programs": { "p": program(digest), "q": program(digest) },
+            })
+        };
+        let own = cells(&build(&old, "6.1"), &build(&new, "6.2"));
+        let line = |what: &str, one: &str, other: &str| [what, one, other].map(str::to_owned);
+        let expected = [
+            line("kernel release", "6.1", "6.2"),
+            line("library bin/liba.so (loaded by 2)", &old[..12], &new[..12]),
+        ];
+        assert_eq!(own, expected);
+        let without = |digest: &str| json!({ "programs": { "p": program(digest) } });
+        let foreign = cells(&without(&old), &without(&new));
+        let expected = [line(
+            "loaded library liba.so (loaded by 1)",
+            &old[..12],
+            &new[..12],
+        )];
+        assert_eq!(foreign, expected);
+    }
+
+    #[test]
+    fn what_only_one_build_has_and_what_is_unknown_are_said_so() {
+        let one = json!({
+            "programs": { "p": { "bytes": 1, "sha256": "c".repeat(64) } },
+            "source": { "changed": { "new\nline.c": "deleted" }, "commit": "d".repeat(40) },
+            "host": { "bios": { "bios_date": { "unknown": "there is none" } } },
+        });
+        let other = json!({
+            "source": { "changed": {}, "commit": null },
+            "host": { "bios": { "bios_date": { "unknown": "x".repeat(99) } } },
+        });
+        let long = format!("{}...", "x".repeat(60));
+        let expected = [
+            ["bios bios_date unknown", "there is none", &long],
+            ["program p", "cccccccccccc", "-"],
+            ["changed source new\nline.c", "deleted", "-"],
+            ["source commit", "dddddddddddd", "null"],
+        ];
+        assert_eq!(cells(&one, &other), expected);
+    }
+}

@@ -357,3 +357,166 @@ const BUFFER_BYTES: usize = 1 << 18;
 const THREADS_MAX: usize = 8;
 /// Files for which a thread more is worth its start.
 const FILES_PER_THREAD: usize = 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use packhouse_sys::clock::RealClock;
+    use packhouse_sys::real::RealFs;
+    use std::sync::atomic::AtomicI64;
+
+    struct Home {
+        folder: tempfile::TempDir,
+        fs: Arc<dyn Fs>,
+    }
+
+    impl Home {
+        fn new() -> Self {
+            Self {
+                folder: tempfile::tempdir().expect("because tests have a temporary folder"),
+                fs: Arc::new(RealFs),
+            }
+        }
+
+        fn path(&self, name: &str) -> PathBuf {
+            self.folder.path().join(name)
+        }
+
+        fn open<'a>(&self, clock: &'a dyn Clock) -> Digests<'a> {
+            let state = self.path("state");
+            Digests::open(&self.fs, clock, Some(&state), Path::new("/build"))
+        }
+    }
+
+    #[test]
+    fn a_receipt_is_believed_for_the_very_file_and_while_nobody_writes() {
+        let home = Home::new();
+        let path = home.path("file");
+        std::fs::write(&path, "one").unwrap();
+        let content = home.open(&RealClock).of(&path).unwrap();
+        assert_eq!((content.sha256, content.bytes), (Digest::of(b"one"), 3));
+        let first = home.open(&RealClock);
+        first.of(&path).unwrap();
+        first.keep().unwrap();
+        let forged = Digest::of(b"what no file has");
+        let believing = || {
+            let mut digests = home.open(&RealClock);
+            assert_eq!(digests.known.len(), 1);
+            digests.known.values_mut().for_each(|known| *known = forged);
+            digests
+        };
+        assert_eq!(believing().of(&path).unwrap().sha256, forged);
+        let writer = std::fs::File::options().write(true).open(&path).unwrap();
+        assert_eq!(believing().of(&path).unwrap().sha256, Digest::of(b"one"));
+        drop(writer);
+        std::fs::write(&path, "two").unwrap();
+        assert_eq!(believing().of(&path).unwrap().sha256, Digest::of(b"two"));
+    }
+
+    #[test]
+    fn receipts_that_are_torn_or_edited_are_none() {
+        let home = Home::new();
+        let path = home.path("file");
+        std::fs::write(&path, "one").unwrap();
+        let first = home.open(&RealClock);
+        first.of(&path).unwrap();
+        first.keep().unwrap();
+        let name = Digest::of(b"/build");
+        let kept = home.path("state").join(FOLDER).join(format!("{name}.json"));
+        let whole = std::fs::read_to_string(&kept).unwrap();
+        let edits = [
+            whole.replace(
+                &Digest::of(b"one").to_string(),
+                &Digest::of(b"1").to_string(),
+            ),
+            whole[..whole.len() - 7].to_owned(),
+            whole.replace("fingerprint-files/1", "fingerprint-files/2"),
+            String::new(),
+        ];
+        for edited in edits {
+            std::fs::write(&kept, edited).unwrap();
+            assert_eq!(home.open(&RealClock).known.len(), 0);
+        }
+        std::fs::write(&kept, whole).unwrap();
+        assert_eq!(home.open(&RealClock).known.len(), 1);
+    }
+
+    /// A clock that stands at a file's time, and does something when it is slept on.
+    struct Standing<'a> {
+        now_ns: AtomicI64,
+        meanwhile: &'a (dyn Fn() + Sync),
+    }
+
+    impl Clock for Standing<'_> {
+        fn wall_ns(&self) -> i64 {
+            self.now_ns.load(Ordering::Relaxed)
+        }
+
+        fn steady_ns(&self) -> u64 {
+            0
+        }
+
+        fn sleep_ns(&self, duration_ns: u64) {
+            (self.meanwhile)();
+            let duration_ns = i64::try_from(duration_ns).unwrap();
+            self.now_ns.fetch_add(duration_ns, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn a_file_too_young_to_be_told_from_a_later_one_is_hashed_once_more() {
+        let home = Home::new();
+        let path = home.path("file");
+        std::fs::write(&path, "one").unwrap();
+        let identity = disk::open(&path).unwrap().identity().unwrap();
+        let clock = |meanwhile| Standing {
+            now_ns: AtomicI64::new(identity.ctime_ns),
+            meanwhile,
+        };
+        let edit = || std::fs::write(&path, "two").unwrap();
+        let edited = clock(&edit);
+        let digests = home.open(&edited);
+        digests.of(&path).unwrap();
+        let said = digests.keep().expect_err("because it changed meanwhile");
+        assert!(
+            said.to_string().ends_with("changed after it was hashed"),
+            "{said}"
+        );
+        assert_eq!(home.open(&RealClock).known.len(), 0);
+        std::fs::write(&path, "three").unwrap();
+        let identity = disk::open(&path).unwrap().identity().unwrap();
+        let quiet = Standing {
+            now_ns: AtomicI64::new(identity.ctime_ns),
+            meanwhile: &|| {},
+        };
+        let digests = home.open(&quiet);
+        digests.of(&path).unwrap();
+        digests.keep().unwrap();
+        let known = home.open(&RealClock).known;
+        assert_eq!(known.get(&identity), Some(&Digest::of(b"three")));
+    }
+
+    #[test]
+    fn of_many_files_the_one_that_fails_is_named() {
+        let home = Home::new();
+        let paths: Vec<PathBuf> = (0..40).map(|i| home.path(&format!("{i}"))).collect();
+        for (index, path) in paths.iter().enumerate() {
+            std::fs::write(path, format!("{index}")).unwrap();
+        }
+        let contents = home.open(&RealClock).of_all(&paths).unwrap();
+        let digests = contents.iter().map(|content| content.sha256);
+        let expected = (0..40).map(|index| Digest::of(format!("{index}").as_bytes()));
+        assert!(digests.eq(expected));
+        std::fs::remove_file(&paths[17]).unwrap();
+        std::fs::create_dir(&paths[17]).unwrap();
+        let said = home
+            .open(&RealClock)
+            .of_all(&paths)
+            .expect_err("because it is a folder");
+        let expected = format!(
+            "{}: is a folder, expected a regular file",
+            paths[17].display()
+        );
+        assert_eq!(said.to_string(), expected);
+    }
+}

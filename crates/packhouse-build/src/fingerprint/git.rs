@@ -323,3 +323,94 @@ const SETTINGS: [(&str, &str); 5] = [
     ("GIT_PAGER", "cat"),
     ("LC_ALL", "C"),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::os::unix::ffi::OsStringExt as _;
+
+    fn name() -> impl Strategy<Value = Vec<u8>> {
+        prop::collection::vec(1u8.., 1..12)
+    }
+
+    proptest! {
+        #[test]
+        fn every_name_comes_through_status_and_index(
+            names in prop::collection::btree_set(name(), 0..8),
+            kinds in prop::collection::vec(0..4u8, 8),
+        ) {
+            let oid = "1".repeat(40);
+            let mut status = format!("# branch.oid {oid}\0# branch.head main\0").into_bytes();
+            let mut index = Vec::new();
+            let (mut expected, mut hidden) = (Vec::new(), Vec::new());
+            for (name, kind) in names.iter().zip(&kinds) {
+                let (head, change, tag) = match kind {
+                    0 => (format!("1 .M N... 100644 100644 100755 {oid} {oid} "), 'T', 'H'),
+                    1 => (format!("1 .D N... 100644 100644 000000 {oid} {oid} "), 'D', 'h'),
+                    2 => (format!("u UU N... 1 2 3 100644 {oid} {oid} {oid} "), 'T', 'S'),
+                    _ => ("? ".to_owned(), 'U', 'H'),
+                };
+                let path = PathBuf::from(OsString::from_vec(name.clone()));
+                status.extend([head.as_bytes(), name, b"\0"].concat());
+                index.extend(format!("{tag} 100644 {oid} 0\t").into_bytes());
+                index.extend([name.as_slice(), b"\0"].concat());
+                if tag != 'H' {
+                    hidden.push(path.clone());
+                }
+                expected.push((path, change));
+            }
+            let (commit, changes) = parse_status(&status).expect("because git writes so");
+            prop_assert_eq!(commit, Some(oid));
+            let word = |change: &Change| match change {
+                Change::Deleted => 'D',
+                Change::There => 'T',
+                Change::Untracked => 'U',
+            };
+            let seen: BTreeMap<PathBuf, char> =
+                changes.iter().map(|(path, change)| (path.clone(), word(change))).collect();
+            prop_assert_eq!(seen, expected.into_iter().collect::<BTreeMap<_, _>>());
+            let index = parse_index(&index).expect("because git writes so");
+            prop_assert_eq!(index.hidden, hidden);
+            prop_assert!(index.submodules.is_empty());
+        }
+
+        #[test]
+        fn other_words_are_refused_or_read_and_never_end_the_process(
+            words in prop::collection::vec(any::<u8>(), 0..200),
+        ) {
+            let _ = parse_status(&words);
+            let _ = parse_index(&words);
+        }
+    }
+
+    #[test]
+    fn what_git_never_writes_is_refused() {
+        let oid = "1".repeat(40);
+        let good = format!("# branch.oid {oid}\0");
+        assert!(parse_status(good.as_bytes()).is_ok());
+        for (more, said) in [
+            ("", "its answer is cut off"),
+            ("2 R. N... \0", "unexpected entry \"2 R. N... \""),
+            ("? \0", "unexpected entry \"? \""),
+            (
+                "1 .M N... 1 2 3 4 5 \0",
+                "unexpected entry \"1 .M N... 1 2 3 4 5 \"",
+            ),
+            ("1 .M a\0", "unexpected entry \"1 .M a\""),
+            ("x\0", "unexpected entry \"x\""),
+        ] {
+            let words = match more {
+                "" => good.trim_end_matches('\0').to_owned(),
+                more => format!("{good}{more}"),
+            };
+            let refused = parse_status(words.as_bytes()).map(|_| ());
+            assert_eq!(refused, Err(said.to_owned()));
+        }
+        let without = parse_status(b"# branch.head main\0").map(|_| ());
+        assert_eq!(without, Err("it does not name the commit".to_owned()));
+        for wrong in ["H 100644 1 0 a\0", "H 100644 1\ta\0", "H 100644 1 0 2\ta\0"] {
+            assert!(parse_index(wrong.as_bytes()).is_err(), "{wrong:?}");
+        }
+    }
+}

@@ -143,9 +143,10 @@ pub(super) fn replace(fs: &dyn Fs, dir: &Dir, name: &str, bytes: &[u8]) -> Resul
     fs.random(&mut random)?;
     let digits: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
     let temp = format!("{TEMP_PREFIX}{digits}");
-    let written = dir
-        .create_new(&temp, 0o600)
-        .and_then(|file| file.write_all_at(0, bytes));
+    let written = dir.create_new(&temp, 0o600).and_then(|file| {
+        file.write_all_at(0, bytes)
+            .and_then(|()| file.sync_content())
+    });
     let renamed = written.and_then(|()| dir.rename_over(&temp, name));
     if let Err(error) = renamed {
         // The first error is the one to report.

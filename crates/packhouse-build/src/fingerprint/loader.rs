@@ -75,7 +75,14 @@ pub(super) fn loads(
     };
     match ended.exit {
         Exit::Exited(0) if !ended.was_cut => {
-            parse(&ended.stdout).map(Loads::Listed).map_err(failed)
+            let mut listed = parse(&ended.stdout).map_err(failed)?;
+            // It is loaded by a program that needs nothing else too, and not listed then.
+            if let Some(own) = object.interpreter.clone()
+                && listed.is_empty()
+            {
+                listed.push((own.clone().into_os_string(), own));
+            }
+            Ok(Loads::Listed(listed))
         }
         Exit::Exited(1 | 127) => Ok(Loads::Refused {
             why: refusal(&ended.stderr, path),
@@ -204,6 +211,7 @@ mod tests {
             pair("/opt/pre.so", "/opt/pre.so"),
         ];
         assert_eq!(listed, expected);
+        assert_eq!(parse(b"\tstatically linked\n"), Ok(Vec::new()));
         for (wrong, said) in [
             (
                 "\tlibx.so => not found\n",

@@ -74,6 +74,8 @@ fn what_the_environment_makes_the_loader_find_is_what_counts() {
     bench.environment = vec![
         ("LD_LIBRARY_PATH".into(), other.clone().into()),
         ("LD_DEBUG".into(), "all".into()),
+        ("LD_VERBOSE".into(), "1".into()),
+        ("LD_DEBUG_OUTPUT".into(), bench.path("debug").into()),
     ];
     let redirected = bench.of("b");
     assert_eq!(
@@ -140,9 +142,16 @@ fn a_static_program_loads_nothing_and_one_of_another_machine_is_unknown() {
         .unwrap();
     bytes[at..at + 4].copy_from_slice(b"/nix");
     fs::write(bench.path("b/foreign"), bytes).unwrap();
+    bench.cc("b/alone", line, &["-nostdlib", "-pie"]);
     let seen = bench.of("b");
     let programs = &seen.facts()["programs"];
     assert_eq!(programs["static"]["loads"], json!({}));
+    // It needs no library, but the loader that it names is loaded.
+    let alone = programs["alone"]["loads"].as_object().unwrap();
+    assert!(
+        alone.len() == 1 && alone.keys().all(|name| name.contains("/ld-")),
+        "{programs}"
+    );
     let why = programs["foreign"]["loads_unknown"]
         .as_str()
         .unwrap_or_default();

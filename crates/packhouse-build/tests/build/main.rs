@@ -3,5 +3,6 @@
 #![forbid(unsafe_code)]
 
 mod fingerprint;
+mod fingerprint_kept;
 mod fingerprint_source;
 mod fingerprint_world;
