@@ -103,8 +103,7 @@ impl Wanted<'_> {
 fn environment(given: &[OsString]) -> Result<Vec<(OsString, OsString)>, Failure> {
     let environment = Environment::new(&places::whole_environment(), given);
     let environment = environment.map_err(|error| {
-        Failure::usage("not a variable for the build", "--env")
-            .because(&error)
+        Failure::usage("not a variable for the build", &error)
             .hint("packhouse fingerprint DIR --env LD_LIBRARY_PATH=/opt/lib")
     })?;
     Ok(environment.variables())

@@ -224,6 +224,7 @@ mod tests {
             "host": { "bios": { "bios_date": { "unknown": "there is none" } } },
         });
         let other = json!({
+            "programs": {},
             "source": { "changed": {}, "commit": null },
             "host": { "bios": { "bios_date": { "unknown": "x".repeat(99) } } },
         });
