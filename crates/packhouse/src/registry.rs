@@ -76,10 +76,21 @@ fn register(args: &RegistryRegisterArgs, lookup: Lookup<'_>) -> Result<Answer, F
     let (record, outcome) = registry
         .publish(record)
         .map_err(|error| unwritten(&registry, &error))?;
-    Ok(registered(&record, &outcome))
+    let others = others_at(&registry, &record)?;
+    Ok(registered(&record, &outcome, &others))
 }
 
-fn registered(record: &Record, outcome: &Outcome) -> Answer {
+/// Other packs that were registered at this path: what it held before, or under another binding.
+fn others_at(registry: &Registry, record: &Record) -> Result<Vec<RegistryKey>, Failure> {
+    let (mut keys, _) = listed(registry)?;
+    keys.retain(|key| {
+        let other = registry.read(*key);
+        *key != record.key() && other.is_ok_and(|other| other.path() == record.path())
+    });
+    Ok(keys)
+}
+
+fn registered(record: &Record, outcome: &Outcome, others: &[RegistryKey]) -> Answer {
     let key = record.key();
     let (word, note) = match outcome {
         Outcome::New => ("registered", String::new()),
@@ -89,8 +100,12 @@ fn registered(record: &Record, outcome: &Outcome) -> Answer {
         Outcome::Repaired { why } => ("repaired", format!("its record was damaged: {why}\n")),
     };
     let binding = record.binding();
+    let others_text: String = others
+        .iter()
+        .map(|other| format!("{} is registered at this path too\n", short(*other)))
+        .collect();
     let text = format!(
-        "{} {word}: {}\n{note}{} of packer {}, for kernels {}, model {}\n\
+        "{} {word}: {}\n{note}layout {}, packer {}, kernels {}, model {}\n{others_text}\
          next: packhouse registry verify {}\n",
         short(key),
         Shown(&what(record)),
@@ -101,6 +116,7 @@ fn registered(record: &Record, outcome: &Outcome) -> Answer {
         short(key),
     );
     let mut json = document(record);
+    json["others_at_path"] = others.iter().map(RegistryKey::to_string).collect();
     json["outcome"] = outcome_word(outcome).into();
     if let Outcome::Moved { from } = outcome {
         json["moved_from"] = encode_path(from.as_os_str()).into();

@@ -232,6 +232,7 @@ fn untaken(record: &Record, model: &Path, error: &PayloadImportError) -> Failure
         }
         PayloadImportError::Tensor { .. }
         | PayloadImportError::Refused { .. }
+        | PayloadImportError::Wrong { .. }
         | PayloadImportError::Length { .. } => {
             failure.hint(format!("packhouse inspect {} --tensors", quoted(model)))
         }

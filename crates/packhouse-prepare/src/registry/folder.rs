@@ -2,8 +2,8 @@
 //!
 //! Invariants:
 //! - the folder is this user's alone (0700), or it isn't used;
-//! - a record is written beside, synced, renamed over its name, and the folder synced: a reader, and
-//!   whoever comes after a crash, finds the old one or the new one;
+//! - a record is written beside, synced, renamed over its name, and the folder synced: a reader,
+//!   and whoever comes after a crash, finds the old one or the new one;
 //! - whoever writes or removes holds one lock, so what is unfinished under it is a dead writer's.
 //!
 //! Never: touches an artifact; takes a damaged record for an absent one.

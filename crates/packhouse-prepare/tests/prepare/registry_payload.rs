@@ -102,10 +102,10 @@ fn a_payload_of_each_invertible_layout_becomes_a_set_that_proves() {
     ] {
         let sim = disk(&packed(layout, TENSOR, parameters));
         let record = registered(&sim, layout.id());
-        let made = import(&sim, &record, TENSOR, parameters).expect(layout.id());
+        let made = import(&sim, &record, TENSOR, parameters).expect("because it is the tensor's");
         assert!(made.is_new_object && made.is_new_pack, "{layout:?}");
         assert!(is_proven(&sim, &made), "{layout:?}");
-        let again = import(&sim, &record, TENSOR, parameters).expect(layout.id());
+        let again = import(&sim, &record, TENSOR, parameters).expect("because it is the tensor's");
         assert_eq!(again.set, made.set);
         assert!(!again.is_new_object && !again.is_new_pack, "{layout:?}");
     }
@@ -233,7 +233,8 @@ fn an_import_is_whole_or_absent_and_the_next_one_makes_it_whole() {
                     let found = store(&sim).verify_set(set, DEEP, &|_| ());
                     assert!(found.is_good(), "{context}: {found:?}");
                 }
-                let again = import(&sim, &record, TENSOR, &none).expect(&context);
+                let again = import(&sim, &record, TENSOR, &none)
+                    .unwrap_or_else(|error| panic!("{context}: {error}"));
                 assert!(is_proven(&sim, &again), "{context}");
             }
         }

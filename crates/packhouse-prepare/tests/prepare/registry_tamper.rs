@@ -268,91 +268,95 @@ fn a_touched_file_looks_changed_and_is_as_it_was() {
     assert_eq!(verified(&RealFs, &RealClock, &record), [""; 0]);
 }
 
+/// What is made or done, and what is then said.
+type Told = (&'static str, fn(&Path), &'static str);
+
+const REFUSED: &[Told] = &[
+    (
+        "an empty folder",
+        |top| fs::create_dir(top).unwrap(),
+        "<top> has no file in it",
+    ),
+    (
+        "folders of nothing",
+        |top| fs::create_dir_all(top.join("a/b")).unwrap(),
+        "<top> has no file in it",
+    ),
+    (
+        "an empty file",
+        |top| fs::write(top, "").unwrap(),
+        "<top> has no byte in it",
+    ),
+    (
+        "empty files",
+        |top| {
+            fs::create_dir(top).unwrap();
+            fs::write(top.join("a"), "").unwrap();
+        },
+        "<top> has no byte in it",
+    ),
+    ("nothing", |_| (), "<top> is not there"),
+    (
+        "a link",
+        |top| symlink("/etc/passwd", top).unwrap(),
+        "<top> is a symlink, expected a regular file or a folder",
+    ),
+    (
+        "a pipe",
+        fifo,
+        "<top> is a device, socket or pipe, expected",
+    ),
+    (
+        "a pipe in it",
+        |top| {
+            tree(top.parent().unwrap());
+            fifo(&top.join("inner/p"));
+        },
+        "<top>/inner/p is a device, socket or pipe",
+    ),
+    (
+        "a link that leaves",
+        |top| {
+            tree(top.parent().unwrap());
+            relink(top, "../../other");
+        },
+        "<top>/inner/link is a link to ../../other, which is outside of the folder",
+    ),
+    (
+        "an absolute link, although it leads into the folder",
+        |top| {
+            tree(top.parent().unwrap());
+            relink(top, &top.join("a.bin").display().to_string());
+        },
+        "<top>/inner/link is a link to <top>/a.bin, an absolute path",
+    ),
+    (
+        "a link to nothing",
+        |top| {
+            tree(top.parent().unwrap());
+            relink(top, "nothing");
+        },
+        "<top>/inner/link is a link to nothing, which is not there",
+    ),
+    (
+        "only links",
+        |top| {
+            fs::create_dir(top).unwrap();
+            symlink(".", top.join("a")).unwrap();
+        },
+        "<top> has no file in it",
+    ),
+    (
+        "folders without end",
+        |top| fs::create_dir_all(top.join("d/".repeat(70))).unwrap(),
+        "is more than 64 folders deep",
+    ),
+];
+
 #[test]
 fn what_is_no_pack_is_refused_by_name() {
     let place = folder();
-    let cases: [(&str, fn(&Path), &str); 13] = [
-        (
-            "an empty folder",
-            |top| fs::create_dir(top).unwrap(),
-            "<top> has no file in it",
-        ),
-        (
-            "folders of nothing",
-            |top| fs::create_dir_all(top.join("a/b")).unwrap(),
-            "<top> has no file in it",
-        ),
-        (
-            "an empty file",
-            |top| fs::write(top, "").unwrap(),
-            "<top> has no byte in it",
-        ),
-        (
-            "empty files",
-            |top| {
-                fs::create_dir(top).unwrap();
-                fs::write(top.join("a"), "").unwrap();
-            },
-            "<top> has no byte in it",
-        ),
-        ("nothing", |_| (), "<top> is not there"),
-        (
-            "a link",
-            |top| symlink("/etc/passwd", top).unwrap(),
-            "<top> is a symlink, expected a regular file or a folder",
-        ),
-        (
-            "a pipe",
-            fifo,
-            "<top> is a device, socket or pipe, expected",
-        ),
-        (
-            "a pipe in it",
-            |top| {
-                tree(top.parent().unwrap());
-                fifo(&top.join("inner/p"));
-            },
-            "<top>/inner/p is a device, socket or pipe",
-        ),
-        (
-            "a link that leaves",
-            |top| {
-                tree(top.parent().unwrap());
-                relink(top, "../../other");
-            },
-            "<top>/inner/link is a link to ../../other, which is outside of the folder",
-        ),
-        (
-            "an absolute link, although it leads into the folder",
-            |top| {
-                tree(top.parent().unwrap());
-                relink(top, &top.join("a.bin").display().to_string());
-            },
-            "<top>/inner/link is a link to <top>/a.bin, an absolute path",
-        ),
-        (
-            "a link to nothing",
-            |top| {
-                tree(top.parent().unwrap());
-                relink(top, "nothing");
-            },
-            "<top>/inner/link is a link to nothing, which is not there",
-        ),
-        (
-            "only links",
-            |top| {
-                fs::create_dir(top).unwrap();
-                symlink(".", top.join("a")).unwrap();
-            },
-            "<top> has no file in it",
-        ),
-        (
-            "folders without end",
-            |top| fs::create_dir_all(top.join("d/".repeat(70))).unwrap(),
-            "is more than 64 folders deep",
-        ),
-    ];
-    for (index, (what, make, expected)) in cases.into_iter().enumerate() {
+    for (index, (what, make, expected)) in REFUSED.iter().enumerate() {
         let at = place.path().join(index.to_string());
         fs::create_dir(&at).unwrap();
         let top = at.join("pack");
@@ -392,76 +396,77 @@ fn hashed_while(top: &Path, change: impl Fn(&Path) + Sync) -> Result<Record, Str
     })
 }
 
+const MEANWHILE: &[Told] = &[
+    (
+        "written while it is hashed",
+        |top| {
+            let file = fs::File::options()
+                .write(true)
+                .open(top.join("long.bin"))
+                .unwrap();
+            std::os::unix::fs::FileExt::write_at(&file, b"x", (1 << 20) - 1).unwrap();
+        },
+        "long.bin changed while it was read: its mtime differs",
+    ),
+    (
+        "cut while it is hashed",
+        |top| fs::write(top.join("long.bin"), "").unwrap(),
+        "long.bin changed while it was read: its size differs",
+    ),
+    (
+        "replaced while it is hashed",
+        |top| {
+            fs::write(top.join("../new"), vec![3; 1 << 20]).unwrap();
+            fs::rename(top.join("../new"), top.join("long.bin")).unwrap();
+        },
+        "long.bin changed while it was read: its ",
+    ),
+    (
+        "replaced after it was hashed",
+        |top| {
+            fs::write(top.join("../new"), [1; 3000]).unwrap();
+            fs::rename(top.join("../new"), top.join("a.bin")).unwrap();
+        },
+        "a.bin changed while it was read: its inode differs",
+    ),
+    (
+        "written after it was hashed, with its time set back",
+        |top| flip(&top.join("a.bin")),
+        "a.bin changed while it was read: its ctime differs",
+    ),
+    (
+        "added meanwhile",
+        |top| fs::write(top.join("inner/new"), "x").unwrap(),
+        "inner/new changed while it was read: its name differs",
+    ),
+    (
+        "removed meanwhile",
+        |top| fs::remove_file(top.join("a.bin")).unwrap(),
+        "a.bin changed while it was read: its name differs",
+    ),
+    (
+        "a link retargeted meanwhile",
+        |top| relink(top, "b.bin"),
+        "inner/link changed while it was read: its target differs",
+    ),
+    (
+        "the whole tree replaced meanwhile",
+        |top| {
+            fs::rename(top, top.with_extension("old")).unwrap();
+            let copied = Command::new("cp")
+                .args(["-a", "--reflink=auto"])
+                .args([top.with_extension("old"), top.to_owned()])
+                .status();
+            assert!(copied.unwrap().success());
+        },
+        "<top> was replaced while it was read",
+    ),
+];
+
 #[test]
 fn what_changes_while_it_is_hashed_is_not_registered() {
     let place = folder();
-    let cases: [(&str, fn(&Path), &str); 9] = [
-        (
-            "written while it is hashed",
-            |top| {
-                let file = fs::File::options()
-                    .write(true)
-                    .open(top.join("long.bin"))
-                    .unwrap();
-                std::os::unix::fs::FileExt::write_at(&file, b"x", (1 << 20) - 1).unwrap();
-            },
-            "long.bin changed while it was read: its mtime differs",
-        ),
-        (
-            "cut while it is hashed",
-            |top| fs::write(top.join("long.bin"), "").unwrap(),
-            "long.bin changed while it was read: its size differs",
-        ),
-        (
-            "replaced while it is hashed",
-            |top| {
-                fs::write(top.join("../new"), vec![3; 1 << 20]).unwrap();
-                fs::rename(top.join("../new"), top.join("long.bin")).unwrap();
-            },
-            "long.bin changed while it was read: its ",
-        ),
-        (
-            "replaced after it was hashed",
-            |top| {
-                fs::write(top.join("../new"), [1; 3000]).unwrap();
-                fs::rename(top.join("../new"), top.join("a.bin")).unwrap();
-            },
-            "a.bin changed while it was read: its inode differs",
-        ),
-        (
-            "written after it was hashed, with its time set back",
-            |top| flip(&top.join("a.bin")),
-            "a.bin changed while it was read: its ctime differs",
-        ),
-        (
-            "added meanwhile",
-            |top| fs::write(top.join("inner/new"), "x").unwrap(),
-            "inner/new changed while it was read: its name differs",
-        ),
-        (
-            "removed meanwhile",
-            |top| fs::remove_file(top.join("a.bin")).unwrap(),
-            "a.bin changed while it was read: its name differs",
-        ),
-        (
-            "a link retargeted meanwhile",
-            |top| relink(top, "b.bin"),
-            "inner/link changed while it was read: its target differs",
-        ),
-        (
-            "the whole tree replaced meanwhile",
-            |top| {
-                fs::rename(top, top.with_extension("old")).unwrap();
-                let copied = Command::new("cp")
-                    .args(["-a", "--reflink=auto"])
-                    .args([top.with_extension("old"), top.to_owned()])
-                    .status();
-                assert!(copied.unwrap().success());
-            },
-            "<top> was replaced while it was read",
-        ),
-    ];
-    for (index, (what, change, expected)) in cases.into_iter().enumerate() {
+    for (index, (what, change, expected)) in MEANWHILE.iter().enumerate() {
         let top = tree(&place.path().join(index.to_string()));
         let refused = hashed_while(&top, change).expect_err(what);
         let refused = refused.replace(&top.display().to_string(), "<top>");
