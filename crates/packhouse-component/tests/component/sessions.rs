@@ -3,15 +3,15 @@
 
 use crate::samples::{INPUT, boundaries, elements};
 use packhouse_base::digest::Digest;
-use packhouse_component::Dtype;
 use packhouse_component::check::check;
-use packhouse_component::drive::{DriveError, Limits, Program};
+use packhouse_component::drive::{Ask, DriveError, Limits, Outcome, Program};
 use packhouse_component::exchange::Exchange;
 use packhouse_component::frame::{Frames, encode};
 use packhouse_component::message::{
     Capture, CaseOrder, Greeting, InputFile, Offer, PROTOCOL, Reply, Request, Wanted, Witness,
 };
 use packhouse_component::serve::{Card, Component, Ran, ServeError, serve};
+use packhouse_component::{Dtype, Fault};
 use packhouse_sys::child::Order;
 use packhouse_sys::fs::{Dir, Fs as _};
 use packhouse_sys::real::RealFs;
@@ -244,6 +244,69 @@ fn script(script: &str, hello_ns: u64) -> (String, String) {
         }
         _ => panic!("{error}"),
     }
+}
+
+/// Says hello in Python, and waits for its end.
+const HELLO: &str = r#"
+import json, struct, sys
+hear = lambda: json.loads(sys.stdin.buffer.read(struct.unpack("<I", sys.stdin.buffer.read(4))[0]))
+hello = hear()
+said = {"name": "x", "version": "1", "kernels": [], "devices": ["cpu"], "says_capture": False}
+body = json.dumps(dict(said, **{k: hello[k] for k in ("type", "protocol", "challenge")})).encode()
+sys.stdout.buffer.write(struct.pack("<I", len(body)) + body)
+sys.stdout.flush()
+hear()
+"#;
+
+#[test]
+fn a_file_that_is_there_before_its_case_is_a_fault_and_the_case_is_not_asked() {
+    let folder = tempfile::tempdir().expect("because there is room");
+    let arguments = ["-c", "exec python3 -c \"$0\"", HELLO].map(OsString::from);
+    let environment = [("PATH", std::env::var_os("PATH").unwrap_or_default())];
+    let environment = environment.map(|(name, value)| (OsString::from(name), value));
+    let order = Order {
+        program: Path::new("/bin/sh"),
+        arguments: &arguments,
+        environment: &environment,
+        folder: folder.path(),
+        timeout_ns: u64::MAX,
+    };
+    let limits = Limits {
+        hello_ns: 60 * SECOND_NS,
+        case_ns: 60 * SECOND_NS,
+        bye_ns: 60 * SECOND_NS,
+    };
+    let exchange = exchange(folder.path());
+    let outputs = exchange
+        .outputs_path()
+        .expect("because it is UTF-8")
+        .to_owned();
+    let program = Program::start(&order, exchange, Digest::of(b"x"), limits);
+    let program = program.expect("because it says hello");
+    std::fs::write(format!("{outputs}/case-0-output.bin"), "early").expect("because it is ours");
+    let (program, outcome) = program
+        .ask(&Ask {
+            fixture: "sample-v1",
+            layout: None,
+            device: "cpu",
+            arm: "plain",
+            width: 3,
+            repeat: 0,
+            parameters: &BTreeMap::new(),
+            inputs: BTreeMap::new(),
+            boundaries: &boundaries(),
+        })
+        .expect("because nothing is asked");
+    let file = "case-0-output.bin".to_owned();
+    assert_eq!(outcome, Outcome::Faulty(vec![Fault::FileEarly { file }]));
+    // The next message that the program reads is bye.
+    program.bye().expect("because it ends with code 0");
+    assert_eq!(
+        std::fs::read_dir(folder.path())
+            .expect("because it is there")
+            .count(),
+        0
+    );
 }
 
 #[test]

@@ -1,0 +1,378 @@
+//! External programs by the component protocol: our own kernels pass, and a program that lies in
+//! one way is refused for that lie, with the exit code that fits.
+
+use crate::sandbox::Sandbox;
+use serde_json::Value;
+use std::path::Path;
+use std::process::Output;
+
+const PACKHOUSE: &str = env!("CARGO_BIN_EXE_packhouse");
+const SMALL: &str = "mrow-identity-v1-v1";
+const CONTEXT: &str = "contextkv-bf16-v1";
+/// One published case and one drawn.
+const ONE: &[&str] = &["--width", "1"];
+
+/// A run of the liar, and its exit code with both streams.
+fn run(lie: &str, fixture: &str, words: &[&str]) -> (Option<i32>, String) {
+    let sandbox = Sandbox::new();
+    let liar = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli/component_liar.py");
+    let liar = liar.to_str().expect("because it is plain text");
+    let mut command = vec!["fixture", "run", fixture];
+    command.extend(words);
+    command.extend(["--", "python3", liar, lie, PACKHOUSE, fixture]);
+    let output = sandbox.command(&command).output();
+    let output = output.expect("because the command was built");
+    let left = std::fs::read_dir(sandbox.path("")).expect("because it is there");
+    let left = left.filter_map(Result::ok).map(|entry| entry.file_name());
+    let is_ours = |name: &std::ffi::OsString| name.to_string_lossy().contains("component");
+    assert_eq!(
+        left.filter(is_ours).count(),
+        0,
+        "{lie}: its folder is still there"
+    );
+    both(&output)
+}
+
+fn both(output: &Output) -> (Option<i32>, String) {
+    let text = [&output.stdout, &output.stderr].map(|stream| String::from_utf8_lossy(stream));
+    (output.status.code(), text.concat())
+}
+
+/// Runs each lie and compares exit code and words.
+fn each(cases: &[(&str, i32, &str)], fixture: &str, words: &[&str]) {
+    for (lie, exit, expected) in cases {
+        let (actual, text) = run(lie, fixture, words);
+        assert_eq!(actual, Some(*exit), "{lie}: {text}");
+        assert!(
+            text.contains(expected),
+            "{lie}: expected {expected:?} in {text}"
+        );
+    }
+}
+
+#[test]
+fn our_own_kernels_pass_as_an_external_program() {
+    let sandbox = Sandbox::new();
+    let words = ["fixture", "run", SMALL, CONTEXT, "--json"];
+    let words = [
+        &words[..],
+        &["--", PACKHOUSE, "fixture", "serve", SMALL, CONTEXT],
+    ]
+    .concat();
+    let output = sandbox
+        .command(&words)
+        .output()
+        .expect("because the command was built");
+    let (exit, text) = both(&output);
+    assert_eq!(exit, Some(0), "{text}");
+    let json: Value = serde_json::from_str(&text).expect("because it is JSON");
+    assert_eq!(json["passed"], true);
+    assert_eq!(json["program"]["devices"], serde_json::json!(["cpu"]));
+    let (cases, drawn) = (&json["cases"], &json["drawn_cases"]);
+    assert!(
+        drawn.as_u64() >= Some(10) && cases.as_u64() > drawn.as_u64(),
+        "{cases} {drawn}"
+    );
+    let trial = &json["trials"][0];
+    assert_eq!(
+        trial["attested"]["witnesses"][0]["path"],
+        "mrow-identity-v1"
+    );
+    assert_eq!(trial["attested"]["capture"], "unknown");
+}
+
+#[test]
+fn an_honest_program_passes_in_any_spelling_and_its_warnings_are_told_once() {
+    for fixture in [SMALL, CONTEXT] {
+        let (exit, text) = run("Honest", fixture, ONE);
+        assert_eq!(exit, Some(0), "{text}");
+        assert!(text.contains(" drawn "), "{text}");
+    }
+    let (exit, text) = run("Warns", SMALL, ONE);
+    assert_eq!(exit, Some(0), "{text}");
+    assert_eq!(text.matches("warning: slow path\n").count(), 1, "{text}");
+    assert!(text.contains("warning: \\u{1b}[2Jcleared\n"), "{text}");
+}
+
+#[test]
+fn wrong_elements_fail_their_rows_and_replayed_answers_the_drawn_ones() {
+    let (exit, text) = run("OneBit", SMALL, ONE);
+    assert_eq!(exit, Some(1), "{text}");
+    assert!(text.contains("output row 0"), "{text}");
+    assert!(
+        text.contains("failed: 2 of 2 cases by packhouse scalar kernels"),
+        "{text}"
+    );
+    let (exit, text) = run("Replay", SMALL, ONE);
+    assert_eq!(exit, Some(1), "{text}");
+    assert!(text.contains("failed: 1 of 2 cases"), "{text}");
+    assert!(text.contains("width 1 drawn, output row 0"), "{text}");
+    // The same drawn case can be looked at again.
+    let challenge = text.rsplit("challenge ").next().map(str::trim);
+    let (exit, text) = run(
+        "Honest",
+        SMALL,
+        &[
+            "--width",
+            "1",
+            "--challenge",
+            challenge.expect("because it is there"),
+        ],
+    );
+    assert_eq!(exit, Some(0), "{text}");
+    assert!(
+        text.contains("1 of them drawn from the challenge that was given"),
+        "{text}"
+    );
+}
+
+/// Runs one lie in each case, and compares what each case is refused for: that and nothing else.
+fn each_case(lies: &[(&str, &str)]) {
+    let names: Vec<&str> = lies.iter().map(|(lie, _)| *lie).collect();
+    let (exit, text) = run(
+        &names.join(","),
+        SMALL,
+        &["--width", "4", "--repeats", "8", "--json"],
+    );
+    assert_eq!(exit, Some(1), "{text}");
+    let json: Value = serde_json::from_str(&text).expect("because it is JSON");
+    let trials = json["trials"].as_array().expect("because it is a list");
+    assert!(trials.len() >= lies.len(), "{} cases", trials.len());
+    for (index, trial) in trials.iter().enumerate() {
+        let faults = trial["not_judged"]
+            .as_array()
+            .map_or(&[][..], Vec::as_slice);
+        let Some((lie, expected)) = lies.get(index) else {
+            assert_eq!(
+                trial["passed"], true,
+                "case {index} after the last lie: {trial}"
+            );
+            continue;
+        };
+        let expected = expected.replace('#', &index.to_string());
+        let is_it = |fault: &Value| {
+            fault
+                .as_str()
+                .is_some_and(|text| text.starts_with(&expected))
+        };
+        assert!(
+            faults.iter().all(is_it) && faults.len() == 1,
+            "{lie}: {faults:?}"
+        );
+        assert_eq!(trial["attested"], Value::Null, "{lie}");
+    }
+}
+
+#[test]
+fn each_lie_about_a_tensor_is_refused_for_what_it_is() {
+    each_case(&[
+        ("StaleDigest", "boundary output: SHA-256 "),
+        ("Shape", "boundary output: shape ["),
+        ("Stride", "boundary output: stride ["),
+        ("Type", "boundary output: dtype i32, expected f32"),
+        ("Offset", "boundary output: storage offset 1, expected 0"),
+        ("Bytes", "boundary output: "),
+        (
+            "Elsewhere",
+            "boundary output: on device cuda:GPU-1, asked was cpu",
+        ),
+        (
+            "OtherFile",
+            "boundary output: in file case-#-activations.bin, asked was case-#-output.bin",
+        ),
+        ("Missing", "boundary output: missing"),
+        ("Invented", "boundary logits: not one of the case's"),
+        ("Twice", "boundary output: recorded twice"),
+        (
+            "Alias",
+            "boundary activations and boundary output: share the bytes 0x",
+        ),
+        (
+            "InPlace",
+            "boundary output and input weights: share the bytes 0x",
+        ),
+        ("Null", "boundary output: at 0x0 to 0x"),
+    ]);
+    each(
+        &[("Base", 1, "one storage, but bases 0x")],
+        CONTEXT,
+        &["--width", "1"],
+    );
+}
+
+#[test]
+fn each_lie_in_the_folders_is_refused_for_what_it_is() {
+    let no_file = |kind: &str| format!("output case-#-output.bin: {kind}, expected a new file");
+    each_case(&[
+        ("Extra", "output notes.txt: nobody asked for it"),
+        ("Empty", "output case-#-output.bin: 0 bytes"),
+        ("Short", "output case-#-output.bin: "),
+        ("Long", "output case-#-output.bin: "),
+        ("Absent", "output case-#-output.bin: absent"),
+        ("Symlink", &no_file("a symlink")),
+        ("HardLink", &no_file("a file with several names")),
+        ("Folder", &no_file("a folder")),
+        ("Pipe", &no_file("no regular file")),
+    ]);
+}
+
+#[test]
+fn each_lie_about_inputs_and_the_run_is_refused_for_what_it_is() {
+    each_case(&[
+        ("InputInMemory", "input weights: SHA-256 "),
+        ("InputUntold", "input input: missing"),
+        ("NoWitness", "no witness of execution"),
+        (
+            "Capturing",
+            "capture state told, though the program said that it can't",
+        ),
+        ("Index", "answers case 5, asked was case 4"),
+    ]);
+    let untold = "capture state unknown, though the program said that it tells it";
+    let cases = [
+        ("EditInput", 1, "input input: its file "),
+        ("DropInput", 1, "input input: its file "),
+        ("CaptureUntold", 1, untold),
+    ];
+    each(&cases, SMALL, ONE);
+}
+
+#[test]
+fn a_program_that_leaves_the_protocol_was_not_executed() {
+    let protocol = "at hello: the program speaks \"packhouse/component/2\", expected \
+                    \"packhouse/component/1\"";
+    let chatty = "in case 0: frame of 1684107116 bytes, at most 1048576; as text its length is \
+                  \"load\"";
+    let cases = [
+        (
+            "OldChallenge",
+            3,
+            "at hello: the program gives back another challenge",
+        ),
+        ("Protocol", 3, protocol),
+        ("UnknownField", 3, "in case 0: speedup: unknown field"),
+        ("Rate", 3, "in case 0: not JSON of this protocol at byte "),
+        ("Answers", 3, "bytes on stdout that nobody asked for"),
+        ("Chatty", 3, chatty),
+        ("Half", 3, "in case 0: the program ended with code 0"),
+        (
+            "Dies",
+            3,
+            "cause: in case 0: the program ended by signal 11\ncause: log: device lost\n",
+        ),
+    ];
+    each(&cases, SMALL, ONE);
+    let hangs = "cause: in case 0: no answer in time\ncause: log: waiting for the device\n";
+    each(
+        &[("Hangs", 3, hangs)],
+        SMALL,
+        &["--width", "1", "--timeout", "1"],
+    );
+}
+
+#[test]
+fn what_was_not_executed_is_no_failure_and_no_pass() {
+    let cases = [
+        (
+            "Declines",
+            3,
+            "not executed: mrow-identity-v1-v1 at width 1: declined: width not built in",
+        ),
+        (
+            "NoWidth",
+            3,
+            "at width 1 drawn: the program does not offer width 1",
+        ),
+        (
+            "NoArm",
+            3,
+            "at width 1: the program does not offer arm plain",
+        ),
+        (
+            "NoFixture",
+            3,
+            "at width 1: the program does not offer this fixture",
+        ),
+        ("NoDevice", 3, "error: the program offers no device: "),
+        (
+            "Dies",
+            3,
+            "cause: in case 0: the program ended by signal 11\ncause: log: device lost\n",
+        ),
+    ];
+    each(&cases, SMALL, ONE);
+    let hangs = "cause: in case 0: no answer in time\ncause: log: waiting for the device\n";
+    each(
+        &[("Hangs", 3, hangs)],
+        SMALL,
+        &["--width", "1", "--timeout", "1"],
+    );
+}
+
+#[test]
+fn a_failure_stays_one_when_the_program_dies_after_it_and_a_bad_end_is_one() {
+    let cases = [
+        (
+            "DiesLater",
+            1,
+            "failed: in case 1: the program ended with code 5\n",
+        ),
+        (
+            "BadEnd",
+            1,
+            "failed: at bye: the program ended with code 4\nlog: leaked 3 buffers\n",
+        ),
+        (
+            "LastWord",
+            1,
+            "failed: at bye: 5 bytes on stdout that nobody asked for\n",
+        ),
+    ];
+    each(&cases, SMALL, ONE);
+    each(
+        &[("Stays", 1, "failed: at bye: no answer in time\n")],
+        SMALL,
+        &["--timeout", "1"],
+    );
+}
+
+#[test]
+fn what_cannot_be_started_or_served_says_so() {
+    let sandbox = Sandbox::new();
+    let refused = |words: &[&str]| {
+        let output = sandbox
+            .command(words)
+            .output()
+            .expect("because the command was built");
+        assert!(output.stdout.is_empty());
+        both(&output)
+    };
+    let missing = "error: cannot start the program: no-such\n\
+                   cause: no-such: no such program in the search path\n\n\
+                   hint: command -v no-such\n";
+    let missing = (Some(3), missing.to_owned());
+    assert_eq!(refused(&["fixture", "run", "--", "no-such"]), missing);
+    let none = "error: nothing to run: any fixture\ncause: at width 777\n\
+                cause: the program offers mrow-identity-v1-v1\n\nhint: packhouse fixture ls\n";
+    let words = [
+        "fixture", "run", "--width", "777", "--", PACKHOUSE, "fixture", "serve", SMALL,
+    ];
+    assert_eq!(refused(&words), (Some(3), none.to_owned()));
+    let (exit, text) = refused(&["fixture", "run", "--challenge", "12", "--", "true"]);
+    assert_eq!(exit, Some(2), "{text}");
+    assert!(text.contains("error: not a challenge: 12\n"), "{text}");
+    let (exit, text) = refused(&["fixture", "run", "--timeout", "9"]);
+    assert_eq!(exit, Some(2), "{text}");
+    let (exit, text) = refused(&["fixture", "serve", SMALL]);
+    assert_eq!(exit, Some(3), "{text}");
+    assert!(
+        text.contains("cause: the driver went away without bye\n"),
+        "{text}"
+    );
+    let (exit, text) = refused(&["fixture", "serve", "--json"]);
+    assert_eq!(exit, Some(2), "{text}");
+    assert!(
+        text.contains("error: two things on stdout: --json and serve\n"),
+        "{text}"
+    );
+}
