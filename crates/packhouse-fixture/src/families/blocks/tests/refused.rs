@@ -23,22 +23,25 @@ fn refusal(
 
 #[test]
 fn a_kernel_says_what_is_missing_or_has_another_size() {
+    let insert = |name: &'static str, value: u64| {
+        move |parameters: &mut BTreeMap<String, u64>, _: &mut BTreeMap<String, &[u8]>| {
+            parameters.insert(name.to_owned(), value);
+        }
+    };
+    let remove = |role: &'static str| {
+        move |parameters: &mut BTreeMap<String, u64>, tensors: &mut BTreeMap<String, &[u8]>| {
+            parameters.remove(role);
+            tensors.remove(role);
+        }
+    };
     let refusals = [
-        refusal(Blocks::Q4K, |parameters, _| drop(parameters.remove("k"))),
-        refusal(Blocks::Q4K, |parameters, _| {
-            drop(parameters.insert("k".to_owned(), 800))
-        }),
-        refusal(Blocks::Mxfp4, |parameters, _| {
-            drop(parameters.insert("n".to_owned(), 0))
-        }),
-        refusal(Blocks::Q2K, |parameters, _| {
-            drop(parameters.insert("k".to_owned(), 512))
-        }),
-        refusal(Blocks::Q2K, |parameters, _| {
-            drop(parameters.insert("n".to_owned(), !7))
-        }),
-        refusal(Blocks::Iq4Nl, |_, tensors| drop(tensors.remove("weights"))),
-        refusal(Blocks::Iq4Nl, |_, tensors| drop(tensors.remove("input"))),
+        refusal(Blocks::Q4K, remove("k")),
+        refusal(Blocks::Q4K, insert("k", 800)),
+        refusal(Blocks::Mxfp4, insert("n", 0)),
+        refusal(Blocks::Q2K, insert("k", 512)),
+        refusal(Blocks::Q2K, insert("n", !7)),
+        refusal(Blocks::Iq4Nl, remove("weights")),
+        refusal(Blocks::Iq4Nl, remove("input")),
         refusal(Blocks::Iq4Nl, |_, tensors| {
             let input = tensors["input"];
             tensors.insert("input".to_owned(), &input[1..]);
