@@ -17,6 +17,7 @@ use packhouse_component::{Boundary, Dim, Dtype};
 use packhouse_layout::{Layout, ggml_cpu_repack, pack_scalar, q4_0_joint_n_v1};
 use recipe::{BLOCK_COUNT, COLUMNS, Edges};
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 /// The fixtures of this module.
 pub(super) const FAMILIES: &[Family] = &[
@@ -227,31 +228,36 @@ impl Spec {
 
     /// The rows of the tables of sections 4.1 and 4.2, as far as this width and N have them.
     fn edge_rows(&self, width: u64, edges: Edges) -> Vec<EdgeRow> {
-        let row = |of: &str, (row, label): &(u64, &str)| EdgeRow {
-            row: *row,
-            of: of.to_owned(),
-            label: (*label).to_owned(),
-        };
-        let is_there = match edges {
-            Edges::Present => true,
-            Edges::Absent => false,
-        };
-        let inputs = recipe::INPUT_EDGES.iter();
-        let inputs = inputs.filter(|(row, _)| is_there && *row < width);
-        let weights = recipe::WEIGHT_EDGES.iter();
-        let weights = weights.filter(|(row, _)| is_there && *row < self.rows);
         // A row of the other form of activations is eight bytes, not a row of the input.
-        let of: &[&str] = match self.kernel.form {
-            Form::Canonical => &[ACTIVATIONS, OUTPUT],
-            Form::Dpas => &[OUTPUT],
+        let of_inputs: &[&str] = match (edges, self.kernel.form) {
+            (Edges::Absent, Form::Canonical | Form::Dpas) => return Vec::new(),
+            (Edges::Present, Form::Canonical) => &[ACTIVATIONS, OUTPUT],
+            (Edges::Present, Form::Dpas) => &[OUTPUT],
         };
-        let inputs = of
-            .iter()
-            .flat_map(|of| inputs.clone().map(move |edge| row(of, edge)));
-        inputs
-            .chain(weights.map(|edge| row(WEIGHTS, edge)))
-            .collect()
+        let mut edge_rows = Vec::new();
+        for of in of_inputs {
+            edge_rows.extend(rows_of(of, &recipe::INPUT_EDGES, width));
+        }
+        edge_rows.extend(rows_of(WEIGHTS, &recipe::WEIGHT_EDGES, self.rows));
+        edge_rows
     }
+}
+
+/// The edges of the first `count` rows.
+fn rows_of<'a>(
+    of: &'a str,
+    edges: &'a [(RangeInclusive<u64>, &str)],
+    count: u64,
+) -> impl Iterator<Item = EdgeRow> + 'a {
+    let rows = edges
+        .iter()
+        .flat_map(|(rows, label)| rows.clone().map(move |row| (row, label)));
+    let rows = rows.filter(move |(row, _)| *row < count);
+    rows.map(move |(row, label)| EdgeRow {
+        row,
+        of: of.to_owned(),
+        label: (*label).to_owned(),
+    })
 }
 
 fn bytes_tensor(bytes: Vec<u8>) -> Tensor {
@@ -280,11 +286,11 @@ fn boundary_tensor(boundary: &Boundary, width: u64, bytes: Vec<u8>) -> Tensor {
 }
 
 const CONTRACT: &str = "docs/format/kernels.md, sections 2 and 3. Per row m and block b of 32 \
-numbers x: d = max|x| / 127, q = x / d to the nearest integer, halves away from zero, by the d that \
-is not rounded; s = the sum of the x; then d and s are rounded to binary16. c = 8 * (sum of q * d - \
-s). term = (sum of (nibble - 8) * q * d + c) * scale. Output = 0 + S0 + S1 + ... + S7, where S_p = 0 \
-+ term(p) + term(p + 8) + ... over the blocks. All in binary32, every operation rounded once to \
-nearest even, none fused.";
+numbers x: d = max|x| / 127, q = x / d to the nearest integer, halves away from zero, by the d \
+that is not rounded; s = the sum of the x; then d and s are rounded to binary16. c = 8 * (sum of \
+q * d - s). term = (sum of (nibble - 8) * q * d + c) * scale. Output = 0 + S0 + S1 + ... + S7, \
+where S_p = 0 + term(p) + term(p + 8) + ... over the blocks. All in binary32, every operation \
+rounded once to nearest even, none fused.";
 
 const WHY_ACTIVATIONS: &str = "each is one rounded division, and every sum is exact in any order";
 

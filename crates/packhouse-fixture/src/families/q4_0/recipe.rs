@@ -4,6 +4,7 @@
 //! and so is each sum of a block's numbers, in any order.
 
 use packhouse_layout::golden::SplitMix64;
+use std::ops::RangeInclusive;
 
 /// Blocks of a row: a remainder of three beside two for each of eight sums.
 pub(super) const BLOCK_COUNT: u64 = 19;
@@ -22,26 +23,28 @@ pub(super) enum Edges {
 }
 
 /// Rows of the weight that are made for an edge.
-pub(super) const WEIGHT_EDGES: [(u64, &str); 8] = [
-    (1, "zero scales"),
-    (2, "negative zero scales"),
-    (3, "subnormal scales"),
-    (4, "largest magnitudes"),
-    (5, "cancellation"),
-    (6, "nibbles of zero"),
-    (7, "zero blocks"),
-    (60, "largest negative magnitudes"),
+pub(super) const WEIGHT_EDGES: [(RangeInclusive<u64>, &str); 10] = [
+    (1..=1, "zero scales"),
+    (2..=2, "negative zero scales"),
+    (3..=3, "subnormal scales"),
+    (4..=4, "largest magnitudes"),
+    (5..=5, "cancellation"),
+    (6..=6, "nibbles of zero"),
+    (7..=7, "zero blocks"),
+    (9..=12, "long dot products"),
+    (13..=20, "below a power of two"),
+    (60..=60, "largest negative magnitudes"),
 ];
 
 /// Rows of the inputs that are made for an edge.
-pub(super) const INPUT_EDGES: [(u64, &str); 7] = [
-    (1, "zeros"),
-    (2, "midpoints"),
-    (3, "cancellation"),
-    (4, "largest magnitudes"),
-    (5, "smallest magnitudes"),
-    (6, "one number"),
-    (7, "largest sums of quants"),
+pub(super) const INPUT_EDGES: [(RangeInclusive<u64>, &str); 7] = [
+    (1..=1, "zeros"),
+    (2..=2, "midpoints"),
+    (3..=3, "cancellation"),
+    (4..=4, "largest magnitudes"),
+    (5..=5, "smallest magnitudes"),
+    (6..=6, "one number"),
+    (7..=7, "largest sums of quants"),
 ];
 
 /// One block of the source.
@@ -73,7 +76,7 @@ fn drawn_block(stream: &mut SplitMix64) -> Block {
     let mut quants = [0; 16];
     stream.fill(&mut quants);
     let draw = stream.next();
-    let exponent = 5 + (draw >> 16) % 4;
+    let exponent = 5 + (draw >> 16) % 2;
     let scale = (draw & 0x83ff) + (exponent << 10);
     Block {
         scale: u16::try_from(scale).expect("because the exponent has five bits"),
@@ -97,6 +100,11 @@ fn change_weight(row: u64, blocks: &mut [Block]) {
             block.scale = 0;
             block.quants = [0; 16];
         }),
+        // Nibbles of -8 to -5, so that products with a scale have more bits than a number.
+        9..=12 => all(blocks, |block| {
+            block.quants = block.quants.map(|byte| byte & 0x33)
+        }),
+        13..=20 => blocks[6].quants = [0xff; 16],
         60 => all(blocks, |block| {
             block.scale = 0xfbff;
             block.quants = [0xff; 16];
@@ -130,7 +138,7 @@ pub(super) fn input(seed: u64, width: u64, edges: Edges) -> Vec<f32> {
 }
 
 fn drawn(stream: &mut SplitMix64) -> [f32; 32] {
-    let exponent = i32::try_from(stream.next() % 4).expect("because it is below four");
+    let exponent = i32::try_from(stream.next() % 2).expect("because it is a bit");
     let unit = power_of_two(-17 - exponent);
     std::array::from_fn(|_| {
         let draw = stream.next();
@@ -146,8 +154,12 @@ fn drawn(stream: &mut SplitMix64) -> [f32; 32] {
 fn change_input(row: u64, blocks: &mut [[f32; 32]]) {
     match row {
         0 => {
-            blocks[3] = tie_block(3);
+            blocks[4] = tie_block(4);
             blocks[5] = sum_block(5);
+            blocks[6] = binade_block();
+            for block in &mut blocks[7..11] {
+                *block = block.map(f32::abs);
+            }
         }
         1 => blocks.fill(std::array::from_fn(|e| if e % 2 == 1 { -0.0 } else { 0.0 })),
         2 => each(blocks, |b, block| {
@@ -192,7 +204,7 @@ fn each(blocks: &mut [[f32; 32]], change: impl Fn(usize, &mut [f32; 32])) {
 fn tie_block(b: usize) -> [f32; 32] {
     let d = if b % 2 == 1 { 2051.0 } else { 2049.0 } * power_of_two(-14);
     std::array::from_fn(|e| {
-        let quant = ((4 * e + b) % 126) as f32 + 0.5;
+        let quant = ((4 * e + e / 2 + b) % 126) as f32 + 0.5;
         match e {
             0 => 127.0 * d,
             _ if e % 2 == 1 => -quant * d,
@@ -210,6 +222,17 @@ fn sum_block(b: usize) -> [f32; 32] {
         31 => -1.0,
         _ if e % 2 == 1 => e.div_ceil(2) as f32 / 32.0,
         _ => (e / 2) as f32 / -32.0,
+    })
+}
+
+/// By nibbles of 7, the product with the scale is rounded above a power of two, and what is then
+/// added leads below it: a sum that is fused with the product keeps a bit more.
+fn binade_block() -> [f32; 32] {
+    let d = 1025.0 * power_of_two(-17);
+    std::array::from_fn(|e| match e {
+        0 => 127.0 * d,
+        1..16 => 72.25 * d,
+        _ => 71.25 * d,
     })
 }
 
