@@ -240,8 +240,8 @@ pub fn add_bias(shape: &Shape, flat: &mut [u16], bias: &[u16]) {
     }
 }
 
-/// Copies `flat`, seen as `[L, C, 2, heads, head size]`, to `[2, L, C, heads, head size]`: all keys,
-/// then all values. Bits are copied.
+/// Copies `flat`, seen as `[L, C, 2, heads, head size]`, to `[2, L, C, heads, head size]`: all
+/// keys, then all values. Bits are copied.
 ///
 /// # Panics
 /// When a length is not what the shape says.

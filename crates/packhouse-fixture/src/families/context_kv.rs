@@ -84,7 +84,8 @@ fn published() -> Fixture {
     fixture.finish()
 }
 
-/// A fixture of the same shapes from a seed: ordinary weights and contexts, any positions and slots.
+/// A fixture of the same shapes from a seed: ordinary weights and contexts, any positions, any
+/// slots.
 fn drawn(seed: u64) -> Fixture {
     let mut fixture = Builder::new(&Weights::drawn(seed), seed);
     let mut draws = Draws::new(seed.wrapping_add(5));

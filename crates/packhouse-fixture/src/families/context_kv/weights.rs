@@ -1,7 +1,7 @@
 //! The weights of the context-KV fixtures: ordinary columns, and columns made for an edge.
 //!
-//! Specified in `docs/format/kernels.md`, section 7. No arithmetic on numbers makes them but that of
-//! the kernel itself, where an edge depends on what row 0 of every context gives.
+//! Specified in `docs/format/kernels.md`, section 7. No arithmetic on numbers makes them but that
+//! of the kernel itself, where an edge depends on what row 0 of every context gives.
 
 use super::context::{MIDDLE, PROBE_SCALE, probe_row};
 use super::{EPSILON, SHAPE};
@@ -118,7 +118,8 @@ fn ordinary_value(flat: &[u16], parity: u16) -> usize {
 }
 
 /// A normed context's row 0 must have two equal elements, and one that is a power of two: the equal
-/// elements of the context get one weight of at least 1, and the first other weight that can be is changed so.
+/// elements of the context get one weight of at least 1, and the first other weight that can be is
+/// changed so.
 fn edge_norm(weights: &mut [u16]) {
     weights[0] = weights[0] & 0x807f | ONE;
     weights[MIDDLE] = weights[0];
