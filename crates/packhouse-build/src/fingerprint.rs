@@ -111,6 +111,7 @@ pub fn fingerprint(
         "libraries": objects.libraries,
         "links": build.links,
         "programs": objects.programs,
+        "runtimes": objects.runtimes,
         "scripts": objects.scripts,
         "source": source.facts,
         "with": objects.with,

@@ -106,6 +106,7 @@ fn lines(differences: &[Difference]) -> Vec<Line> {
             ["source", "folders", name, "files"] => format!("source folder {name}: files"),
             ["source", "folders", name, ..] => format!("source folder {name}"),
             ["source", rest @ ..] => format!("source {}", rest.join(" ")),
+            ["runtimes", name] => format!("runtime {name}"),
             ["build_system", rest @ ..] => format!("build system {}", rest.join(" ")),
             ["host", rest @ ..] => rest.join(" "),
             fact => fact.join(" "),

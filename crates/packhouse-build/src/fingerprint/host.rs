@@ -26,7 +26,7 @@ pub(super) fn facts(world: &World<'_>) -> Value {
             "release": text(&proc.join("sys/kernel/osrelease")),
         },
         "modules": modules(&inventory, sys),
-        "runtimes": runtimes(&inventory),
+        "drivers": drivers(&inventory),
     })
 }
 
@@ -182,8 +182,8 @@ fn intel_firmware(device: &Device, inventory: &Inventory) -> Value {
 }
 
 /// Versions of vendors' drivers and runtimes, as they tell them.
-fn runtimes(inventory: &Inventory) -> Value {
-    let mut runtimes = Map::new();
+fn drivers(inventory: &Inventory) -> Value {
+    let mut drivers = Map::new();
     for report in &inventory.reports {
         let is_told = [Question::Nvml, Question::NvidiaSmi].map(|question| question.source());
         if !is_told.contains(&report.source) {
@@ -205,9 +205,9 @@ fn runtimes(inventory: &Inventory) -> Value {
                 Value::Object(names.into_iter().collect())
             }
         };
-        runtimes.insert(report.source.to_owned(), facts);
+        drivers.insert(report.source.to_owned(), facts);
     }
-    Value::Object(runtimes)
+    Value::Object(drivers)
 }
 
 fn nvml(inventory: &Inventory) -> Option<Value> {

@@ -158,17 +158,20 @@ fn find(words: &[u8], what: &[u8], last: bool) -> Option<usize> {
     }
 }
 
-/// What the loader said, without the path of what it was asked about.
+/// What the loader said, without the path of what it was asked about, and without what it did not
+/// mind.
 fn refusal(words: &[u8], path: &Path) -> String {
     let words = String::from_utf8_lossy(words);
     let own = format!("{}: ", path.display());
-    let lines = words
-        .lines()
-        .map(|line| line.strip_prefix(&own).unwrap_or(line));
+    let lines = words.lines();
+    let lines = lines.map(|line| line.strip_prefix(&own).unwrap_or(line));
+    let lines = lines.filter(|line| !line.ends_with(NOT_MINDED));
     let lines: Vec<&str> = lines.take(LINES_KEPT).collect();
     lines.join("\n")
 }
 
+/// How glibc's word of a library ends that was to be loaded first and is not there.
+const NOT_MINDED: &str = "cannot be preloaded (cannot open shared object file): ignored.";
 /// What glibc lists of an object that needs no library.
 const NOTHING_LISTED: &[u8] = b"\tstatically linked\n";
 const ARROW: &[u8] = b" => ";

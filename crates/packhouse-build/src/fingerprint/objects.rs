@@ -19,6 +19,8 @@ pub(super) struct Facts {
     pub(super) libraries: Map<String, Value>,
     pub(super) scripts: Map<String, Value>,
     pub(super) with: Map<String, Value>,
+    /// Vendors' runtimes that the build's programs would find, and what those load.
+    pub(super) runtimes: Map<String, Value>,
     /// Every file that has its digest here, by real path.
     pub(super) files: Vec<PathBuf>,
 }
@@ -39,7 +41,10 @@ pub(super) fn facts(
         Loads::Listed(listed) => Some(listed),
         Loads::Refused { .. } | Loads::Unknown { .. } => None,
     });
+    let runtimes = runtimes(&all, &loads, environment)?;
     let mut files: Vec<PathBuf> = all.iter().map(|found| found.path.clone()).collect();
+    let known = runtimes.iter().flatten();
+    files.extend(known.map(|(_, path)| path.clone()));
     for (_, path) in listed.flatten() {
         files.push(real(path)?);
     }
@@ -47,6 +52,15 @@ pub(super) fn facts(
     files.dedup();
     digests.of_all(&files)?;
     facts.files = files;
+    if let Err(why) = &runtimes {
+        facts
+            .runtimes
+            .insert("unknown".to_owned(), Value::from(why.as_str()));
+    }
+    for (name, path) in runtimes.into_iter().flatten() {
+        let digest = digests.of(&path)?.sha256.to_string();
+        facts.runtimes.insert(disk::text(name), Value::from(digest));
+    }
     let of_build = build.found.len();
     for (index, (found, loads)) in all.iter().zip(&loads).enumerate() {
         let mut value = digests.of(&found.path)?.facts();
@@ -128,6 +142,47 @@ fn ask_all(
     answers.into_iter().map(Option::transpose).collect()
 }
 
+/// Vendors' runtimes, and what they load in turn, by their real paths: libraries that programs load
+/// by name. They are looked for as if a program of the build were linked with them. Where one of
+/// them can't be loaded, none is known, and the loader's words are the answer.
+fn runtimes(
+    all: &[&Found],
+    loads: &[Option<Loads>],
+    environment: &[(OsString, OsString)],
+) -> Result<Result<Vec<(OsString, PathBuf)>, String>, FingerprintError> {
+    let dynamic = all
+        .iter()
+        .zip(loads)
+        .filter_map(|(found, loads)| match loads {
+            Some(Loads::Listed(listed)) if !listed.is_empty() => {
+                Some((found, found.object.as_ref()?, listed))
+            }
+            Some(_) | None => None,
+        });
+    // A library where there is no program, by the loader of this machine.
+    let chosen = dynamic.max_by_key(|(_, object, _)| object.is_program);
+    let Some((found, object, own)) = chosen else {
+        return Ok(Ok(Vec::new()));
+    };
+    let mut environment = loader::environment(environment);
+    let given = environment.iter().find(|(name, _)| name == PRELOAD);
+    let mut preload = given.map(|(_, value)| value.clone()).unwrap_or_default();
+    for name in RUNTIMES {
+        preload.push(":");
+        preload.push(name);
+    }
+    environment.retain(|(name, _)| name != PRELOAD);
+    environment.push((PRELOAD.into(), preload));
+    match loader::loads(&found.path, object, &[], &environment)? {
+        Loads::Listed(listed) => {
+            let others = listed.into_iter().filter(|other| !own.contains(other));
+            let others = others.map(|(name, path)| Ok((name, real(&path)?)));
+            Ok(Ok(others.collect::<Result<_, FingerprintError>>()?))
+        }
+        Loads::Refused { why } | Loads::Unknown { why } => Ok(Err(why)),
+    }
+}
+
 /// The field that says what an object loads, and its value.
 fn of_loads(
     top: &Path,
@@ -158,3 +213,31 @@ fn real(path: &Path) -> Result<PathBuf, FingerprintError> {
     let real = disk::real(path).map_err(|error| wrong(error.to_string()))?;
     real.ok_or_else(|| wrong("no such file".to_owned()))
 }
+
+const PRELOAD: &str = "LD_PRELOAD";
+/// What accelerators' programs load by name: drivers' libraries, their compilers, loaders of
+/// drivers.
+const RUNTIMES: [&str; 22] = [
+    "libOpenCL.so.1",
+    "libamd_comgr.so.2",
+    "libamd_comgr.so.3",
+    "libamdhip64.so.6",
+    "libamdhip64.so.7",
+    "libcuda.so.1",
+    "libhsa-runtime64.so.1",
+    "libigc.so.1",
+    "libigc.so.2",
+    "libigdfcl.so.1",
+    "libigdfcl.so.2",
+    "libnvidia-ml.so.1",
+    "libnvidia-nvvm.so.4",
+    "libnvidia-opencl.so.1",
+    "libnvidia-ptxjitcompiler.so.1",
+    "libxdna.so.2",
+    "libxrt_coreutil.so.2",
+    "libze_intel_gpu.so.1",
+    "libze_intel_npu.so.1",
+    "libze_intel_vpu.so.1",
+    "libze_loader.so.1",
+    "libvulkan.so.1",
+];

@@ -271,7 +271,7 @@ fn drivers_and_firmware_count_and_use_of_the_card_does_not() {
     let host = &before.facts()["host"];
     let card = &host["devices"]["nvidia:GPU-d37d23fd-04b3-66dc-dc9c-ef7f2a39b24c"];
     assert_eq!(card["firmware"], "96.00.A5.00.1A");
-    assert_eq!(host["runtimes"]["nvml"]["driver"], "580.159.04");
+    assert_eq!(host["drivers"]["nvml"]["driver"], "580.159.04");
     assert_eq!(host["cpu"]["microcode"], json!(["0x2b"]));
     assert_eq!(host["bios"]["bios_version"], "1.2.3");
     let why = host["bios"]["board_name"]["unknown"]
@@ -286,16 +286,51 @@ fn drivers_and_firmware_count_and_use_of_the_card_does_not() {
     bench.write("host/proc/sys/kernel/osrelease", "6.19.0\n");
     let changed = bench.of("b");
     let expected = [
+        "host drivers nvml driver",
+        "host drivers nvml nvml",
         "host kernel release",
         "host modules nvidia",
-        "host runtimes nvml driver",
-        "host runtimes nvml nvml",
     ];
     assert_eq!(facts(&before, &changed), expected);
     bench.nvml = "{".to_owned();
     let silent = bench.of("b");
-    let nvml = &silent.facts()["host"]["runtimes"]["nvml"];
+    let nvml = &silent.facts()["host"]["drivers"]["nvml"];
     assert!(nvml["unknown"].is_string(), "{nvml}");
+}
+
+#[test]
+fn a_vendors_runtime_that_programs_would_find_is_a_fact() {
+    let mut bench = Bench::new();
+    bench.build("b");
+    let before = bench.of("b");
+    // No host has this one; what it needs is of the runtime too.
+    bench.library("vendor", "libhelper.so", 1);
+    bench.cc(
+        "vendor/bin/libze_intel_vpu.so.1",
+        "int f(void); int g(void) { return f(); }",
+        &[
+            "-shared",
+            "-fPIC",
+            "-Wl,--no-as-needed",
+            "vendor/bin/libhelper.so",
+        ],
+    );
+    let folder = bench.path("vendor/bin");
+    bench.environment = vec![("LD_LIBRARY_PATH".into(), folder.clone().into())];
+    let with = bench.of("b");
+    let expected = ["runtimes libhelper.so", "runtimes libze_intel_vpu.so.1"];
+    assert_eq!(facts(&before, &with), expected);
+    let runtime = fs::canonicalize(folder.join("libze_intel_vpu.so.1")).unwrap();
+    assert!(with.covers(&runtime, &Digest::of(&fs::read(&runtime).unwrap())));
+    fs::remove_file(folder.join("libhelper.so")).unwrap();
+    let broken = bench.of("b");
+    let why = broken.facts()["runtimes"]["unknown"]
+        .as_str()
+        .unwrap_or_default();
+    assert!(
+        why.contains("libhelper.so: cannot open shared object file"),
+        "{why}"
+    );
 }
 
 #[test]
