@@ -151,7 +151,8 @@ mod tests {
 
     #[test]
     fn each_fact_takes_part_in_the_key() {
-        let changes: [(&str, fn(&mut Facts)); 12] = [
+        type Change = fn(&mut Facts);
+        let changes: [(&str, Change); 12] = [
             ("fingerprint", |facts| facts.fingerprint = 9),
             ("fixture", |facts| facts.fixture = 9),
             ("device", |facts| facts.devices = vec!["cpu:1"]),

@@ -7,11 +7,13 @@
 
 use super::folder::{KeyFolder, LogError};
 use super::key::Key;
-use super::record::{ResultError, RunResult};
-use super::verdict::Verdict;
+use super::record::{ResultError, RunResult, TestResult};
+use super::test::Test;
+use super::verdict::{Verdict, judge};
 use packhouse_base::Blame;
 use packhouse_store::folders::Owners;
 use packhouse_store::small::SmallRefusal;
+use packhouse_sys::child::Exit;
 use packhouse_sys::fs::FsError;
 use std::path::PathBuf;
 
@@ -54,6 +56,12 @@ pub enum NotReused {
     /// A log is not what was recorded.
     #[error("a log is not what was recorded: {0}")]
     Log(#[from] LogError),
+    /// What a test printed does not prove what is recorded.
+    #[error("its logs no longer prove test {name:?}")]
+    Unproven {
+        /// The test.
+        name: String,
+    },
 }
 
 impl NotReused {
@@ -68,13 +76,18 @@ impl NotReused {
             | Self::OtherKey { .. }
             | Self::NoPass { .. }
             | Self::NotReusable { .. }
+            | Self::Unproven { .. }
             | Self::Log(_) => Blame::Store,
         }
     }
 }
 
-/// Finds the pass of a key; answers it and the folder of its logs.
-pub(super) fn find(folder: &KeyFolder<'_>, key: &Key) -> Result<(RunResult, PathBuf), NotReused> {
+/// Finds the pass of a key, which has these tests; answers it and the folder of its logs.
+pub(super) fn find(
+    folder: &KeyFolder<'_>,
+    key: &Key,
+    tests: &[Test],
+) -> Result<(RunResult, PathBuf), NotReused> {
     let bytes = folder.result().map_err(|error| match error {
         SmallRefusal::Absent { .. } => NotReused::Absent,
         other => NotReused::Unread(other),
@@ -94,11 +107,34 @@ pub(super) fn find(folder: &KeyFolder<'_>, key: &Key) -> Result<(RunResult, Path
     }
     let run = folder.run(&result.run).map_err(NotReused::NoLogs)?;
     let owners = Owners::only(folder.uid());
-    for test in &result.tests {
-        for log in &test.logs {
-            run.verify(log, &owners)?;
+    for recorded in &result.tests {
+        let mut logs = Vec::new();
+        for log in &recorded.logs {
+            logs.push(run.verify(log, &owners)?);
         }
+        let test = tests.iter().find(|test| test.name == recorded.name);
+        if !test.is_some_and(|test| proves(test, &logs, recorded)) {
+            let name = recorded.name.clone();
+            return Err(NotReused::Unproven { name });
+        }
+    }
+    if result.tests.len() != tests.len() {
+        let found = |test: &&Test| !result.tests.iter().any(|other| other.name == test.name);
+        let name = tests.iter().find(found).map(|test| test.name.clone());
+        return Err(NotReused::Unproven {
+            name: name.unwrap_or_default(),
+        });
     }
     let logs = run.dir().path().to_owned();
     Ok((result, logs))
+}
+
+/// Whether what a test printed says what was recorded of it.
+fn proves(test: &Test, logs: &[Vec<u8>], recorded: &TestResult) -> bool {
+    let Some(stdout) = logs.first() else {
+        return false;
+    };
+    let reading = test.proof.read(stdout);
+    reading.counts == recorded.counts
+        && judge(Exit::Exited(0), false, &reading).verdict == Verdict::Pass
 }

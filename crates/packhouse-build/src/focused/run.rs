@@ -153,7 +153,7 @@ fn recorded<H: Host>(
     let plan = plan(order, host, &fixtures)?;
     let folder = runs.lock(plan.key.digest(), order.lock_timeout_ns)?;
     Ok(
-        reuse::find(&folder, &plan.key).map(|(result, logs)| Outcome {
+        reuse::find(&folder, &plan.key, order.tests).map(|(result, logs)| Outcome {
             result,
             was_reused: true,
             not_reused: None,

@@ -310,7 +310,7 @@ mod tests {
             (&twice, "test \"a\": there are two of this name"),
             (
                 &one("command = [\"x\"]\nproof = \"junit\""),
-                "test \"a\": proof \"junit\", known are backend-ops, gtest, libtest, tap, component",
+                "test \"a\": proof \"junit\", known are backend-ops, gtest, libtest, tap",
             ),
             (
                 &one("command = []\nproof = \"tap\""),

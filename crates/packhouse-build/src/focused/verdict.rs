@@ -151,87 +151,53 @@ mod tests {
             fault: Some(ProofFault::Empty),
             ..reading(passed, failed, 0)
         };
-        let cases = [
-            (Exit::Exited(0), false, reading(3, 0, 2), Verdict::Pass, ""),
+        let exit = Exit::Exited;
+        let one = "1 of 4 cases failed, first MUL_MAT(m=16)";
+        let no_pass = "exit code 3, though every case passed";
+        let none = "no case ran; 7 were skipped; exit code 1";
+        let said = [
+            (exit(0), reading(3, 0, 2), Verdict::Pass, ""),
+            (exit(1), reading(3, 1, 0), Verdict::Fail, one),
+            (exit(0), reading(3, 1, 0), Verdict::Fail, one),
+            (exit(1), faulty(3, 1), Verdict::Fail, one),
+            (exit(3), reading(3, 0, 0), Verdict::Fail, no_pass),
             (
-                Exit::Exited(1),
-                false,
-                reading(3, 1, 0),
-                Verdict::Fail,
-                "1 of 4 cases failed, first MUL_MAT(m=16)",
-            ),
-            (
-                Exit::Exited(0),
-                false,
-                reading(3, 1, 0),
-                Verdict::Fail,
-                "1 of 4 cases failed, first MUL_MAT(m=16)",
-            ),
-            (
-                Exit::Exited(3),
-                false,
-                reading(3, 0, 0),
-                Verdict::Fail,
-                "exit code 3, though every case passed",
-            ),
-            (
-                Exit::Exited(0),
-                false,
+                exit(0),
                 reading(0, 0, 0),
                 Verdict::NotExecuted,
                 "no case ran",
             ),
+            (exit(1), reading(0, 0, 7), Verdict::NotExecuted, none),
             (
-                Exit::Exited(1),
-                false,
-                reading(0, 0, 7),
-                Verdict::NotExecuted,
-                "no case ran; 7 were skipped; exit code 1",
-            ),
-            (
-                Exit::Exited(0),
-                true,
-                reading(3, 0, 0),
-                Verdict::NotExecuted,
-                "it printed more than is kept",
-            ),
-            (
-                Exit::Exited(0),
-                false,
+                exit(0),
                 faulty(3, 0),
                 Verdict::NotExecuted,
                 "it printed nothing on stdout",
             ),
             (
-                Exit::Exited(1),
-                false,
-                faulty(3, 1),
-                Verdict::Fail,
-                "1 of 4 cases failed, first MUL_MAT(m=16)",
-            ),
-            (
                 Exit::Signalled(11),
-                false,
                 reading(3, 0, 0),
                 Verdict::Crashed,
                 "ended by signal 11",
             ),
             (
                 Exit::TimedOut,
-                false,
                 reading(3, 0, 0),
                 Verdict::TimedOut,
                 "its time was over",
             ),
         ];
-        for (exit, was_cut, reading, verdict, why) in cases {
-            let judged = judge(exit, was_cut, &reading);
-            let expected = Judged {
-                verdict,
-                why: why.to_owned(),
-            };
-            assert_eq!(judged, expected, "{exit:?} {reading:?}");
+        for (exit, reading, verdict, why) in said {
+            let why = why.to_owned();
+            let judged = judge(exit, false, &reading);
+            assert_eq!(judged, Judged { verdict, why }, "{exit:?} {reading:?}");
         }
+        let cut = judge(exit(0), true, &reading(3, 0, 0));
+        let words = (cut.verdict, cut.why.as_str());
+        assert_eq!(
+            words,
+            (Verdict::NotExecuted, "it printed more than is kept")
+        );
     }
 
     #[test]

@@ -6,3 +6,7 @@ mod fingerprint;
 mod fingerprint_kept;
 mod fingerprint_source;
 mod fingerprint_world;
+mod focused;
+mod focused_crash;
+mod focused_real;
+mod focused_world;

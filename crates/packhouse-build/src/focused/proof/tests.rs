@@ -268,9 +268,9 @@ fn rusts_harness_is_counted_and_each_edit_is_noticed() {
 
 #[test]
 fn tap_is_counted_and_each_fault_is_named() {
-    let text = "TAP version 14\n1..5\nok 1 - packs\n# words\n    ok 1 - a subtest\nnot ok 2 - sums\n  \
-                ---\n  message: x\n  ...\nok 3 - gpu # SKIP no card\nnot ok 4 - new # TODO later\n\
-                ok\n";
+    let text = "TAP version 14\n1..5\nok 1 - packs\n# words\n    ok 1 - a subtest\n\
+                not ok 2 - sums\n  ---\n  message: x\n  ...\nok 3 - gpu # SKIP no card\n\
+                not ok 4 - new # todo later\nok\n";
     assert_eq!(read(&Proof::Tap, text), ((2, 1, 2), String::new()));
     let first = Proof::Tap.read(text.as_bytes()).first_failed;
     assert_eq!(first.as_deref(), Some("sums"));

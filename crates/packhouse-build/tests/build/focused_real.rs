@@ -1,0 +1,298 @@
+//! Real processes: how they end, what they are given, and what they load.
+
+use crate::focused_world::{FakeHost, run_in, tap};
+use packhouse_base::digest::Digest;
+use packhouse_build::focused::{Environment, Outcome, RunResult, Test, Verdict, run_child};
+use packhouse_sys::clock::RealClock;
+use packhouse_sys::real::RealFs;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A build folder with a state folder beside it.
+struct Bench {
+    folder: tempfile::TempDir,
+    host: FakeHost,
+    environment: Environment,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().expect("because tests have a temporary folder");
+        fs::create_dir(folder.path().join("b")).unwrap();
+        let host = FakeHost::new();
+        host.does(Box::new(run_child));
+        host.is_static.set(false);
+        let path = std::env::var_os("PATH").expect("because tests have a PATH");
+        let whole = [("PATH".into(), path), ("SECRET".into(), "s".into())];
+        Self {
+            folder,
+            host,
+            environment: Environment::new(&whole, &["A=b c".into()]).unwrap(),
+        }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        fs::canonicalize(self.folder.path())
+            .unwrap()
+            .join("b")
+            .join(name)
+    }
+
+    /// Makes the fingerprint hold these files, and what every program here loads.
+    fn cover(&self, files: &[&Path]) {
+        let listed = Command::new("ldd").arg(files[0]).output().unwrap();
+        let listed = String::from_utf8(listed.stdout).unwrap();
+        let words = listed
+            .split_whitespace()
+            .filter(|word| word.starts_with('/'));
+        let system = words.map(PathBuf::from);
+        let files = files.iter().map(|path| path.to_path_buf()).chain(system);
+        let mut covered = self.host.covered.borrow_mut();
+        for path in files {
+            let real = fs::canonicalize(&path).unwrap();
+            let digest = Digest::of(&fs::read(&real).unwrap());
+            covered.insert(real, digest);
+        }
+    }
+
+    fn run(&self, test: Test, reuse_pass: bool) -> Outcome {
+        let state = self.folder.path().join("state");
+        let world = (&RealFs as _, &RealClock as _, state.as_path());
+        let build = self.path("");
+        let place = (build.as_path(), &self.environment);
+        run_in(&self.host, world, &[test], reuse_pass, place).unwrap()
+    }
+
+    fn shell(&self, script: &str) -> RunResult {
+        self.run(tap("it", &["/bin/sh", "-c", script]), false)
+            .result
+    }
+
+    fn stdout(&self, test: Test) -> String {
+        let outcome = self.run(test, false);
+        let log = &outcome.result.tests[0].logs[0];
+        fs::read_to_string(outcome.logs.join(&log.file)).unwrap()
+    }
+
+    fn cc(&self, name: &str, line: &str, arguments: &[&str]) -> PathBuf {
+        let (source, target) = (self.path("line.c"), self.path(name));
+        fs::write(&source, line).unwrap();
+        let mut command = Command::new("cc");
+        command.arg("-o").args([&target, &source]).args(arguments);
+        let done = command
+            .status()
+            .expect("because a C compiler is among the basics");
+        assert!(done.success(), "{name}");
+        target
+    }
+
+    /// A program that loads a library by its path, and passes.
+    fn loader_of(&self, library: &Path) -> PathBuf {
+        let line = format!(
+            "#include <dlfcn.h>\n#include <stdio.h>\nint main(void) {{ if (!dlopen(\"{}\", \
+             RTLD_NOW)) return 1; return puts(\"ok 1\\n1..1\") < 0; }}",
+            library.display()
+        );
+        self.cc("program", &line, &["-ldl"])
+    }
+}
+
+fn text(path: &Path) -> String {
+    path.to_str().expect("because it is UTF-8").to_owned()
+}
+
+#[test]
+fn each_way_to_end_has_its_verdict() {
+    let bench = Bench::new();
+    let cases = [
+        ("echo 'ok 1'; echo 1..1", Verdict::Pass, ""),
+        (
+            "echo 'ok 1'; echo 1..1; exit 3",
+            Verdict::Fail,
+            "exit code 3, though every case passed",
+        ),
+        (
+            "echo 'not ok 1 - sums'; echo 1..1",
+            Verdict::Fail,
+            "1 of 1 cases failed, first sums",
+        ),
+        (
+            "echo 'ok 1'; echo 1..1; kill -SEGV $$",
+            Verdict::Crashed,
+            "ended by signal 11",
+        ),
+        ("true", Verdict::NotExecuted, "it printed nothing on stdout"),
+        (
+            "echo words",
+            Verdict::NotExecuted,
+            "its output ends after line 1, expected a plan `1..N`",
+        ),
+    ];
+    for (script, verdict, why) in cases {
+        let result = bench.shell(script);
+        assert_eq!(result.verdict, verdict, "{script}");
+        assert_eq!(result.tests[0].why, why, "{script}");
+    }
+    let result = bench.run(tap("it", &["/bin/none"]), false).result;
+    assert_eq!(result.verdict, Verdict::NotExecuted);
+    assert!(
+        result.tests[0]
+            .why
+            .starts_with("it could not be run: /bin/none")
+    );
+}
+
+#[test]
+fn a_test_that_hangs_is_ended_with_all_that_it_started() {
+    let bench = Bench::new();
+    let script = "echo 'ok 1'; echo 1..1; sleep 600 & echo $! >pid; wait";
+    let mut test = tap("it", &["/bin/sh", "-c", script]);
+    test.timeout_s = 1;
+    let result = bench.run(test, false).result;
+    assert_eq!(result.verdict, Verdict::TimedOut);
+    assert_eq!(result.tests[0].exit, "killed when its time was over");
+    let pid = fs::read_to_string(bench.path("pid")).unwrap();
+    let stat = fs::read_to_string(format!("/proc/{}/stat", pid.trim()));
+    let is_gone = stat.map_or(true, |stat| stat.contains(") Z "));
+    assert!(is_gone, "process {pid} lives");
+}
+
+#[test]
+fn a_test_has_what_is_listed_and_given_and_nothing_else() {
+    let bench = Bench::new();
+    let said = bench.stdout(tap("it", &["/usr/bin/env"]));
+    let mut names: Vec<&str> = said
+        .lines()
+        .filter_map(|line| line.split_once('='))
+        .map(|(name, _)| name)
+        .collect();
+    names.sort_unstable();
+    assert_eq!(names, ["A", "LD_DEBUG", "LD_DEBUG_OUTPUT", "PATH"]);
+    assert!(
+        said.contains("A=b c\n") && !said.contains("SECRET"),
+        "{said}"
+    );
+    let said = bench.stdout(tap("it", &["/bin/sh", "-c", "pwd; cat"]));
+    assert_eq!(
+        said,
+        format!("{}\n", bench.path("").display()).replace("/\n", "\n")
+    );
+}
+
+#[test]
+fn a_library_that_is_loaded_from_elsewhere_is_named() {
+    let bench = Bench::new();
+    let covered = bench.cc(
+        "liba.so",
+        "int f(void) { return 1; }",
+        &["-shared", "-fPIC"],
+    );
+    let program = bench.loader_of(&covered);
+    bench.cover(&[&program, &covered]);
+    let command = text(&program);
+    let result = bench.run(tap("it", &[&command]), false).result;
+    assert_eq!(
+        (result.verdict, result.not_reusable.len()),
+        (Verdict::Pass, 0),
+        "{result:?}"
+    );
+    let loaded: Vec<&str> = result.tests[0]
+        .loaded
+        .iter()
+        .map(|file| file.path.as_str())
+        .collect();
+    assert!(loaded.contains(&text(&covered).as_str()), "{loaded:?}");
+    assert!(bench.run(tap("it", &[&command]), true).was_reused);
+
+    // The same program, from now on with another library under the same name.
+    let before = fs::read(&covered).unwrap();
+    bench.cc(
+        "liba.so",
+        "int f(void) { return 2; }",
+        &["-shared", "-fPIC"],
+    );
+    assert_ne!(fs::read(&covered).unwrap(), before);
+    let result = bench.run(tap("it", &[&command]), false).result;
+    let path = text(&covered);
+    let said = format!("it: {path} was loaded, and the fingerprint does not cover it");
+    assert_eq!(
+        (result.verdict, result.not_reusable),
+        (Verdict::Pass, vec![said])
+    );
+    let outcome = bench.run(tap("it", &[&command]), true);
+    assert!(!outcome.was_reused);
+}
+
+#[test]
+fn a_library_without_a_constructor_is_seen_too() {
+    let bench = Bench::new();
+    let bare = ["-shared", "-fPIC", "-nostdlib", "-nostartfiles"];
+    let library = bench.cc("libbare.so", "int f(void) { return 1; }", &bare);
+    let program = bench.loader_of(&library);
+    bench.cover(&[&program]);
+    let result = bench.run(tap("it", &[&text(&program)]), false).result;
+    let path = text(&library);
+    let said = format!("it: {path} was loaded, and the fingerprint does not cover it");
+    assert_eq!(result.not_reusable, [said]);
+    // Found by its name: newer loaders tell its path all the same, older ones don't, and then it
+    // is said that it was not seen.
+    let own = format!("-L{}", bench.path("").display());
+    let run_path = format!("-Wl,-rpath,{}", bench.path("").display());
+    let line = "#include <stdio.h>\nint f(void); int main(void) { return puts(\"ok 1\\n1..1\") < 0 \
+                || f() - 1; }";
+    let program = bench.cc("linked", line, &[&own, "-l:libbare.so", &run_path]);
+    bench.cover(&[&program, &library]);
+    let result = bench.run(tap("it", &[&text(&program)]), false).result;
+    let said = "it: library libbare.so was loaded, from a place that was not told";
+    let is_seen = result.tests[0].loaded.iter().any(|file| file.path == path);
+    assert!(
+        is_seen != result.not_reusable.iter().any(|doubt| doubt == said),
+        "{result:?}"
+    );
+}
+
+#[test]
+fn a_program_behind_a_program_is_not_taken_for_seen() {
+    let bench = Bench::new();
+    bench.cover(&[Path::new("/bin/sh")]);
+    let result = bench.shell("/bin/true; echo 'ok 1'; echo 1..1");
+    assert_eq!(result.verdict, Verdict::Pass);
+    let said = "it: program /bin/true was loaded, from a place that was not told";
+    assert!(
+        result.not_reusable.iter().any(|doubt| doubt == said),
+        "{:?}",
+        result.not_reusable
+    );
+}
+
+#[test]
+fn a_static_program_loads_nothing_and_its_pass_is_taken() {
+    let bench = Bench::new();
+    let line = "#include <stdio.h>\nint main(void) { return puts(\"ok 1\\n1..1\") < 0; }";
+    let program = bench.cc("static", line, &["-static"]);
+    assert!(packhouse_build::fingerprint::is_static(&program));
+    assert!(!packhouse_build::fingerprint::is_static(Path::new(
+        "/bin/sh"
+    )));
+    bench.cover(&[&program]);
+    let test = || tap("it", &[&text(&program)]);
+    let result = bench.run(test(), false).result;
+    // The host of this test says that the program may load something.
+    let said = ["it: what it loaded was not told by its loader"];
+    assert_eq!(result.not_reusable, said);
+    bench.host.is_static.set(true);
+    assert!(bench.run(test(), false).result.not_reusable.is_empty());
+    assert!(bench.run(test(), true).was_reused);
+}
+
+#[test]
+fn what_a_test_says_on_stderr_is_kept_and_proves_nothing() {
+    let bench = Bench::new();
+    let test = tap("it", &["/bin/sh", "-c", "echo 'ok 1' >&2; echo 1..1 >&2"]);
+    let outcome = bench.run(test, false);
+    assert_eq!(outcome.result.verdict, Verdict::NotExecuted);
+    let log = &outcome.result.tests[0].logs[1];
+    let said = fs::read_to_string(outcome.logs.join(&log.file)).unwrap();
+    assert_eq!((said.as_str(), log.bytes), ("ok 1\n1..1\n", 10));
+}
