@@ -95,6 +95,16 @@ fn an_honest_program_passes_in_any_spelling_and_its_warnings_are_told_once() {
 }
 
 #[test]
+fn nothing_in_a_case_tells_the_drawn_from_the_published() {
+    for fixture in [SMALL, CONTEXT, "head-int8-tile-rm-v1"] {
+        let (exit, text) = run("TellsApart", fixture, ONE);
+        assert_eq!(exit, Some(0), "{text}");
+        assert!(text.contains(" of them drawn for this session"), "{text}");
+        assert!(!text.contains("told apart"), "{text}");
+    }
+}
+
+#[test]
 fn wrong_elements_fail_their_rows_and_replayed_answers_the_drawn_ones() {
     let (exit, text) = run("OneBit", SMALL, ONE);
     assert_eq!(exit, Some(1), "{text}");
@@ -294,19 +304,66 @@ fn what_was_not_executed_is_no_failure_and_no_pass() {
             "at width 1: the program does not offer this fixture",
         ),
         ("NoDevice", 3, "error: the program offers no device: "),
-        (
-            "Dies",
-            3,
-            "cause: in case 0: the program ended by signal 11\ncause: log: device lost\n",
-        ),
     ];
     each(&cases, SMALL, ONE);
-    let hangs = "cause: in case 0: no answer in time\ncause: log: waiting for the device\n";
-    each(
-        &[("Hangs", 3, hangs)],
-        SMALL,
-        &["--width", "1", "--timeout", "1"],
+    let (exit, text) = run("Honest,Declines", SMALL, ONE);
+    assert_eq!(exit, Some(3), "{text}");
+    assert!(
+        text.contains("not executed: 1 cases; passed: 1 cases by "),
+        "{text}"
     );
+}
+
+/// Ends what it holds, whatever happens.
+struct Killed(std::process::Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_killed_driver_leaves_no_program_and_the_next_one_removes_its_folder() {
+    let sandbox = Sandbox::new();
+    let script = "echo $$ > pid.new; mv pid.new pid; exec sleep 300";
+    let mut command = sandbox.command(&["fixture", "run", "--", "sh", "-c", script]);
+    let mut driver = Killed(command.spawn().expect("because the command was built"));
+    let pid = until(|| std::fs::read_to_string(sandbox.path("pid")).ok());
+    driver.0.kill().expect("because it is ours");
+    driver.0.wait().expect("because it is ours");
+    let stat = format!("/proc/{}/stat", pid.trim());
+    until(|| {
+        let stat = std::fs::read_to_string(&stat).unwrap_or_default();
+        (stat.is_empty() || stat.contains(") Z ")).then_some(())
+    });
+    let left = || {
+        let entries = std::fs::read_dir(sandbox.path("")).expect("because it is there");
+        let names = entries
+            .filter_map(Result::ok)
+            .map(|entry| entry.file_name());
+        names
+            .filter(|name| name.to_string_lossy().contains("component"))
+            .count()
+    };
+    assert_eq!(left(), 1);
+    let output = sandbox.command(&["fixture", "run", "--", "true"]).output();
+    let (exit, text) = both(&output.expect("because the command was built"));
+    assert_eq!(exit, Some(3), "{text}");
+    assert_eq!(left(), 0);
+}
+
+/// Asks until there is an answer.
+fn until<T>(ask: impl Fn() -> Option<T>) -> T {
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    loop {
+        if let Some(answer) = ask() {
+            return answer;
+        }
+        assert!(std::time::Instant::now() < end, "nothing came in a minute");
+        std::thread::yield_now();
+    }
 }
 
 #[test]
