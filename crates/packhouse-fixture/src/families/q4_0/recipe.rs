@@ -11,7 +11,7 @@ pub(super) const BLOCK_COUNT: u64 = 19;
 /// Columns of the weight.
 pub(super) const COLUMNS: u64 = BLOCK_COUNT * 32;
 /// Rows of the weight, of which a fixture takes its first.
-pub(super) const ROW_COUNT: u64 = 64;
+const ROW_COUNT: u64 = 64;
 
 /// Whether the rows made for an edge are there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -62,7 +62,7 @@ impl Quantised {
 /// To the nearest integer, halves away from zero. What is no number becomes 0.
 fn half_away(x: f32) -> i8 {
     let whole = x.trunc();
-    // Exact, as both have the same exponent or the difference is below one.
+    // Exact: what is behind the point of a number is a number.
     let is_up = (x - whole).abs() >= 0.5;
     (whole + if is_up { 1.0_f32.copysign(x) } else { 0.0 }) as i8
 }
