@@ -7,12 +7,13 @@
 //! - an output is believed only as a regular file with one name; no symlink is followed, no pipe
 //!   waited for;
 //! - the folders are private (0700), under a name that was free, and removed with everything in
-//!   them when this is dropped.
+//!   them when this is dropped; what a killed driver left is removed by the next, which knows it by
+//!   its lock.
 
 use crate::check::{Seen, SeenFile};
 use crate::message::CaseOrder;
 use packhouse_base::digest::Digest;
-use packhouse_sys::fs::{Dir, Fs, FsError, FsErrorKind};
+use packhouse_sys::fs::{Dir, File, Fs, FsError, FsErrorKind, LockKind};
 use packhouse_sys::stat::FileKind;
 use std::ffi::OsStr;
 
@@ -22,6 +23,8 @@ pub struct Exchange {
     name: String,
     inputs: Dir,
     outputs: Dir,
+    /// Held as long as the folders are in use.
+    _lock: File,
 }
 
 impl Exchange {
@@ -33,19 +36,23 @@ impl Exchange {
         let mut bytes = [0; 32];
         fs.random(&mut bytes)?;
         let digits = Digest::from_bytes(bytes).to_string();
-        let name = format!("packhouse-component-{}", &digits[..NAME_DIGITS]);
+        let name = format!("{PREFIX}{}", &digits[..NAME_DIGITS]);
+        sweep(&parent, fs.effective_uid());
         parent.make_dir(&name, MODE_FOLDER)?;
         let made = parent.open_dir(&name).and_then(|folder| {
+            let lock = folder.create_new(LOCK, MODE_LOCK)?;
+            lock.try_lock(LockKind::Exclusive, 0, 1)?;
             folder.make_dir(INPUTS, MODE_FOLDER)?;
             folder.make_dir(OUTPUTS, MODE_FOLDER)?;
-            Ok((folder.open_dir(INPUTS)?, folder.open_dir(OUTPUTS)?))
+            Ok((folder.open_dir(INPUTS)?, folder.open_dir(OUTPUTS)?, lock))
         });
         match made {
-            Ok((inputs, outputs)) => Ok(Self {
+            Ok((inputs, outputs, lock)) => Ok(Self {
                 parent,
                 name,
                 inputs,
                 outputs,
+                _lock: lock,
             }),
             Err(error) => {
                 let _ = remove_tree(&parent, OsStr::new(&name), DEPTH_MAX);
@@ -171,6 +178,22 @@ impl Drop for Exchange {
     }
 }
 
+/// Removes what drivers left that were killed, as far as it can be: nothing depends on it.
+fn sweep(parent: &Dir, uid: u32) {
+    for name in parent.list().unwrap_or_default() {
+        if !name.as_encoded_bytes().starts_with(PREFIX.as_bytes()) {
+            continue;
+        }
+        let is_ours = |folder: &Dir| folder.stat().is_ok_and(|stat| stat.uid == uid);
+        let folder = parent.open_dir(&name).ok().filter(is_ours);
+        let lock = folder.and_then(|folder| folder.open_file_writable(LOCK).ok());
+        let is_left = |lock: File| lock.try_lock(LockKind::Exclusive, 0, 1) == Ok(true);
+        if lock.is_some_and(is_left) {
+            let _ = remove_tree(parent, &name, DEPTH_MAX);
+        }
+    }
+}
+
 /// Removes an entry and what is in it. Folders nested deeper than `depth` stay.
 fn remove_tree(parent: &Dir, name: &OsStr, depth: u32) -> Result<(), FsError> {
     if parent.stat_entry(name)?.kind != FileKind::Directory {
@@ -185,6 +208,9 @@ fn remove_tree(parent: &Dir, name: &OsStr, depth: u32) -> Result<(), FsError> {
     parent.remove_dir(name)
 }
 
+const PREFIX: &str = "packhouse-component-";
+const LOCK: &str = "lock";
+const MODE_LOCK: u32 = 0o600;
 const INPUTS: &str = "inputs";
 const OUTPUTS: &str = "outputs";
 const MODE_FOLDER: u32 = 0o700;

@@ -157,7 +157,10 @@ fn the_serving_side_lays_outputs_in_their_storage_and_its_answers_have_no_fault(
     let checked = check(&orders[0], hello, answer.clone(), seen).expect("because it is good");
     assert_eq!(checked.verified()[3].bytes(), elements("output", 60));
     assert!(exchange.outputs().expect("because it is ours").is_empty());
-    // Everything goes with it.
+    // What is in use stays when another begins; everything goes with it.
+    let other = self::exchange(folder.path());
+    assert!(exchange.outputs().is_ok() && other.outputs().is_ok());
+    drop(other);
     drop(exchange);
     assert_eq!(
         std::fs::read_dir(folder.path())
