@@ -208,6 +208,7 @@ impl Sizes {
         let nd = inputs.multiple("nd", columns)?;
         let kpad = at_most(inputs, "kpad", ("kd", kd))?;
         let k = at_most(inputs, "k", ("kpad", kpad))?;
+        at_most(inputs, "k", ("the depth whose sums fit 32 bits", DEPTH_MAX))?;
         let t = at_most(inputs, "t", ("nd", nd))?;
         let n = inputs.multiple("n", 1)?;
         Ok(Self { k, n, kd, nd, t })
@@ -240,3 +241,8 @@ pub(crate) const SCALES: &str = "activation-scales";
 pub(crate) const OUTPUT: &str = "output";
 
 const CODE_MAX: f32 = 127.0;
+
+/// So many products of 127 and -128, the largest that any bytes make, fit 32 bits.
+const DEPTH_MAX: u64 = 1 << 17;
+
+const _: () = assert!(DEPTH_MAX * 127 * 128 < 1 << 31);

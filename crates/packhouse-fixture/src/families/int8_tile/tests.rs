@@ -392,3 +392,62 @@ fn a_kernel_says_which_size_is_in_the_way() {
         assert_eq!(refused.to_string(), expected);
     }
 }
+
+#[test]
+fn a_depth_whose_sums_may_not_fit_is_refused_and_any_numbers_are_taken() {
+    let depth = (1 << 17) + 1;
+    let sizes = [
+        ("k", depth),
+        ("kpad", depth),
+        ("kd", depth),
+        ("nd", 1),
+        ("t", 1),
+        ("n", 1),
+    ];
+    let parameters = sizes.map(|(name, size)| (name.to_owned(), size)).into();
+    let inputs = Inputs {
+        width: 1,
+        parameters: &parameters,
+        tensors: &BTreeMap::new(),
+    };
+    let refused = KernelCase::of(Order::RowMajor, &inputs).err();
+    let refused = refused.expect("because the depth is one more than fits");
+    let expected = "parameter k is 131073, expected at most the depth whose sums fit 32 bits, \
+                    which is 131072";
+    assert_eq!(refused.to_string(), expected);
+
+    let sizes = [
+        ("k", 4),
+        ("kpad", 4),
+        ("kd", 4),
+        ("nd", 1),
+        ("t", 1),
+        ("n", 1),
+    ];
+    let parameters = sizes.map(|(name, size)| (name.to_owned(), size)).into();
+    for odd in ODD_NUMBERS {
+        let input: Vec<u8> = [odd, 1.0, -odd, 0.0]
+            .into_iter()
+            .flat_map(f32::to_le_bytes)
+            .collect();
+        let tensors = [("weights", &[0x80; 8][..]), ("input", &input)];
+        let tensors = tensors.map(|(role, bytes)| (role.to_owned(), bytes)).into();
+        let inputs = Inputs {
+            width: 1,
+            parameters: &parameters,
+            tensors: &tensors,
+        };
+        let kernel = KernelCase::of(Order::RowMajor, &inputs);
+        let kernel = kernel.expect("because the lengths are right");
+        assert_eq!(kernel.each_output(product).len(), 1, "{odd}");
+    }
+}
+
+/// Outside the contract's domain: whatever comes out, the kernel ends.
+const ODD_NUMBERS: [f32; 5] = [
+    f32::NAN,
+    f32::INFINITY,
+    f32::MAX,
+    f32::MIN_POSITIVE,
+    f32::from_bits(1),
+];

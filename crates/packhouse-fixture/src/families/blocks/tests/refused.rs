@@ -59,3 +59,39 @@ fn a_kernel_says_what_is_missing_or_has_another_size() {
     ];
     assert_eq!(refusals, expected);
 }
+
+/// Outside the contract's domain: whatever comes out, the kernel ends with all of it.
+#[test]
+fn any_numbers_and_any_weights_are_taken() {
+    let numbers = [
+        f32::NAN,
+        f32::INFINITY,
+        f32::MAX,
+        f32::MIN_POSITIVE,
+        f32::from_bits(1),
+    ];
+    for blocks in Blocks::ALL {
+        let fixture = Recipe::published(blocks).fixture();
+        let case = &fixture.cases[0];
+        let weights = vec![0xff; fixture.tensors[&case.inputs["weights"]].bytes.len()];
+        for number in numbers {
+            let input = (0..Recipe::published(blocks).k()).map(|k| match k % 3 {
+                0 => number,
+                1 => -number,
+                _ => 1.0,
+            });
+            let input: Vec<u8> = input.flat_map(f32::to_le_bytes).collect();
+            let tensors = [("weights", &weights), ("input", &input)];
+            let tensors = tensors
+                .map(|(role, bytes)| (role.to_owned(), &bytes[..]))
+                .into();
+            let outputs = kernel(&fixture).run(&Inputs {
+                width: 1,
+                parameters: &fixture.parameters,
+                tensors: &tensors,
+            });
+            let outputs = outputs.expect("because the lengths are right");
+            assert_eq!(outputs[1].bytes.len(), 4 * N, "{number}");
+        }
+    }
+}
