@@ -60,7 +60,7 @@ impl Quantised {
 }
 
 /// To the nearest integer, halves away from zero. What is no number becomes 0.
-fn half_away(x: f32) -> i8 {
+pub(super) fn half_away(x: f32) -> i8 {
     let whole = x.trunc();
     // Exact: what is behind the point of a number is a number.
     let is_up = (x - whole).abs() >= 0.5;
@@ -68,7 +68,7 @@ fn half_away(x: f32) -> i8 {
 }
 
 /// The sum in the order of 16 lanes of two numbers, which are then halved.
-fn lane_sum(numbers: &[f32; BLOCK]) -> f32 {
+pub(super) fn lane_sum(numbers: &[f32; BLOCK]) -> f32 {
     let mut lanes: [f32; BLOCK / 2] =
         std::array::from_fn(|lane| 0.0 + numbers[2 * lane] + numbers[2 * lane + 1]);
     for distance in [8, 4, 2, 1] {

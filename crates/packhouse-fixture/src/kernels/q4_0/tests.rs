@@ -1,5 +1,6 @@
 //! Tests of the kernels from inside: each order read back, wrong kernels, tampered bytes.
 
+mod activations;
 mod bad_input;
 mod edges;
 mod fixtures;
