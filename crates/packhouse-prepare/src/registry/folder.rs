@@ -113,6 +113,18 @@ impl Registry {
             parents: FOLDER_MODE,
             last: FOLDER_MODE,
         };
+        let owners = Owners::new(fs.effective_uid(), &[]);
+        let walk = |path: &Path| walk(fs.as_ref(), &owners, path, Some(modes), Links::Follow);
+        let (above, own) = walk(state)?;
+        let (registry, _) = walk(&state.join(FOLDER))?;
+        // Whoever made one of them may have been stopped before it was durable.
+        for dir in [above, own, registry] {
+            match dir.reopen().and_then(|dir| dir.sync()) {
+                // Not ours to read, so not made by us.
+                Err(error) if error.kind == FsErrorKind::Permission => {}
+                synced => synced.map_err(OpenError::from)?,
+            }
+        }
         Self::open(fs, clock, state, Some(modes))
     }
 

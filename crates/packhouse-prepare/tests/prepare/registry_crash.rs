@@ -145,9 +145,6 @@ fn register_at_every_operation(base: &SimFs, skip: Option<Skip>) {
                 verified(sim, sim.clock().as_ref(), &again).is_empty(),
                 "{context}"
             );
-            // What was said to be the same is as durable as what was written.
-            let cut = sim.crash(Crash::Lost, 0);
-            assert_eq!(found(&cut, &new, context), Some(new.clone()), "{context}");
         },
     );
     assert_eq!(old.key(), new.key());
@@ -164,6 +161,32 @@ fn a_record_that_takes_another_s_place_is_the_one_or_the_other() {
     registered(&base, ONE).expect("because nothing is in the way");
     base.settle();
     register_at_every_operation(&base, None);
+}
+
+/// A sync that failed, a user who tries again and finds the name, and then the power goes.
+#[test]
+fn what_is_said_to_be_registered_already_is_as_durable_as_what_was_written() {
+    let base = disk();
+    let new = expected(&base, ONE);
+    let mut same_count = 0;
+    for at in 0.. {
+        let sim = base.crash(Crash::Kept, 0);
+        sim.restart_count();
+        let kind = FsErrorKind::NoSpace;
+        sim.set_fault(Some(Fault::Error { at, kind }));
+        let is_done = registered(&sim, ONE).is_ok();
+        sim.set_fault(None);
+        let (_, outcome) = registered(&sim, ONE).expect("because nothing is in the way");
+        same_count += u32::from(outcome == Outcome::Same);
+        let cut = sim.crash(Crash::Lost, 0);
+        let context = format!("operation {at}, then {outcome:?}");
+        assert_eq!(found(&cut, &new, &context), Some(new.clone()), "{context}");
+        if is_done {
+            break;
+        }
+    }
+    // Once after the last operation, and once after the sync of the folder failed.
+    assert!(same_count >= 2, "only {same_count} found the name");
 }
 
 #[test]
