@@ -26,6 +26,16 @@ pub struct Fixture {
     pub cases: Vec<Case>,
 }
 
+impl Fixture {
+    /// The parameters that a program is told: all but the seed, which would say whether a case was
+    /// published or drawn.
+    pub fn told_parameters(&self) -> BTreeMap<String, u64> {
+        let mut parameters = self.parameters.clone();
+        parameters.remove("seed");
+        parameters
+    }
+}
+
 /// Bytes with a type and a shape.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tensor {

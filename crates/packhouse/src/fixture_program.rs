@@ -164,9 +164,6 @@ impl Told {
             };
             (role.clone(), input)
         };
-        // The seed would tell which cases were drawn.
-        let mut parameters = fixture.parameters.clone();
-        parameters.remove("seed");
         let (program, outcome) = program.ask(&Ask {
             fixture: &fixture.id,
             layout: fixture.layout.as_deref(),
@@ -174,7 +171,7 @@ impl Told {
             arm: &case.arm,
             width: case.width,
             repeat: asked.repeat,
-            parameters: &parameters,
+            parameters: &fixture.told_parameters(),
             inputs: case.inputs.iter().map(tensor).collect(),
             boundaries: &fixture.boundaries,
         })?;

@@ -185,7 +185,7 @@ fn ask(
         arm: &case.arm,
         width: case.width,
         repeat: 0,
-        parameters: &fixture.parameters,
+        parameters: &fixture.told_parameters(),
         inputs,
         boundaries: &fixture.boundaries,
     });
