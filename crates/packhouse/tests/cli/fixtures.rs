@@ -135,6 +135,41 @@ fn four_makers_at_once_make_one_of_each_and_leave_nothing_else() {
     );
 }
 
+/// A maker that is killed leaves whole fixtures and one temporary folder, which the next removes.
+#[test]
+fn a_killed_maker_leaves_nothing_that_the_next_does_not_mend() {
+    let sandbox = Sandbox::new();
+    let shelf = sandbox.path("home/.cache/packhouse/fixtures/v1");
+    let names = || -> Vec<String> {
+        let entries = std::fs::read_dir(&shelf).into_iter().flatten().flatten();
+        let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+        names.collect()
+    };
+    let is_temp = |name: &String| name.starts_with(".tmp-");
+    let mut maker = sandbox.command(&["fixture", "prepare"]);
+    let mut maker = maker
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("because the command was built");
+    while !names().iter().any(is_temp) {
+        if maker.try_wait().expect("because it is our child").is_some() {
+            break;
+        }
+        std::thread::yield_now();
+    }
+    // It may have ended by itself: then there is nothing to mend.
+    let _ = maker.kill();
+    maker.wait().expect("because it is our child");
+    let said = run(&sandbox, &["fixture", "ls", "--json"], 0);
+    let said: Value = serde_json::from_str(&said).expect("because it is one document");
+    for fixture in said["fixtures"].as_array().expect("because it is a list") {
+        assert_ne!(fixture["state"], "damaged", "{fixture}");
+    }
+    run(&sandbox, &["fixture", "prepare"], 0);
+    run(&sandbox, &["fixture", "verify"], 0);
+    assert!(!names().iter().any(is_temp), "{:?}", names());
+}
+
 #[test]
 fn strangers_are_named_and_a_store_beside_the_fixtures_minds_its_own() {
     let sandbox = Sandbox::new();
