@@ -1,8 +1,8 @@
 //! The context-KV precompute: every layer's keys and values of a draft model's context, in
 //! bfloat16, and its paged cache.
 //!
-//! Specified in `docs/format/kernels.md`, section 7. The operations are in [`crate::bf16_ops`]; here
-//! is only their order, and what is handed from one to the next.
+//! Specified in `docs/format/kernels.md`, section 7. The operations are in [`crate::bf16_ops`];
+//! here is only their order, and what is handed from one to the next.
 
 use crate::bf16_ops::{
     OpError, Paged, Shape, Table, add_bias, norm_context, norm_keys, project, rotate, split_heads,

@@ -1,8 +1,9 @@
 //! The rotation table: YaRN's cosines and sines, made by integers alone and rounded once.
 //!
 //! Specified in `docs/format/kernels.md`, section 7. Fixed point with [`BITS`] fraction bits;
-//! roots, products and Taylor series leave an error below 2^-40, and a test in another language with 50
-//! digits finds every element rounded rightly. So no CPU's and no library's cosine takes part.
+//! roots, products and Taylor series leave an error below 2^-40, and a test in another language,
+//! with 100 digits, finds every element rounded rightly. So no CPU's and no library's cosine takes
+//! part.
 //!
 //! Source of the formulas: Peng and others 2023, "YaRN: Efficient Context Window Extension of Large
 //! Language Models", section 3.2 and 3.4, with the usual `beta_fast` 32 and `beta_slow` 1.
