@@ -343,13 +343,6 @@ impl Processes {
     }
 }
 
-impl Holders {
-    /// Whether anything stops a start on this device.
-    pub fn is_free(&self) -> bool {
-        self.holding.is_empty() && self.may_hold.is_empty()
-    }
-}
-
 impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} (pid {}", self.name, self.pid)?;
