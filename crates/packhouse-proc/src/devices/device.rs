@@ -46,22 +46,6 @@ pub struct Device {
     pub parent: Option<DeviceId>,
 }
 
-impl Device {
-    /// The names to lock: a set of cores is locked core by core, as sets overlap.
-    pub fn lock_ids(&self) -> Vec<DeviceId> {
-        match (self.vendor, &self.cores) {
-            (Vendor::Cpu, Some(cores)) => cores
-                .iter()
-                .map(|core| DeviceId(format!("cpu:{core}")))
-                .collect(),
-            (Vendor::Cpu, None)
-            | (Vendor::Nvidia | Vendor::Intel | Vendor::Amd | Vendor::Other, _) => {
-                vec![self.id.clone()]
-            }
-        }
-    }
-}
-
 /// The lasting name of a device: `cpu:0-3`, `numa:0`, `nvidia:GPU-...`, `nvidia:MIG-...`,
 /// `pci:0000:03:00.0`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -2,9 +2,7 @@
 
 use super::{Host, found, not_found, outcome, why};
 use packhouse_proc::devices::host_tools::HostTools;
-use packhouse_proc::devices::{
-    DeviceId, NoTools, Observation, Roots, Vendor, fdinfo::DrmScan, inventory,
-};
+use packhouse_proc::devices::{NoTools, Observation, Roots, Vendor, fdinfo::DrmScan, inventory};
 
 const TWO_NODES: &str = include_str!("../../data/intel/tree.txt");
 
@@ -22,18 +20,12 @@ fn nodes_are_devices_and_a_node_of_memory_alone_is_none() {
 }
 
 #[test]
-fn cores_are_a_device_that_is_locked_core_by_core() {
+fn cores_are_a_device_and_known_by_their_numbers() {
     let inventory = Host::of(TWO_NODES).look(&NoTools);
     let cores = found(&inventory, "cpu:17,3");
     assert_eq!(cores.id.as_str(), "cpu:3,17");
     assert_eq!(cores.numa, None, "they are of two nodes");
     assert_eq!(found(&inventory, "cpu:16-17").numa, Some(1));
-    let locks: Vec<DeviceId> = cores.lock_ids();
-    let locks: Vec<&str> = locks.iter().map(DeviceId::as_str).collect();
-    assert_eq!(locks, ["cpu:3", "cpu:17"]);
-    let card = found(&inventory, "pci:23:00.0");
-    let locks = card.lock_ids();
-    assert_eq!(locks, vec![card.id], "cores near a card are not the card");
 }
 
 #[test]
