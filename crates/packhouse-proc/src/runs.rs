@@ -427,11 +427,6 @@ impl Run {
         &self.dir
     }
 
-    /// The file that its engine writes to.
-    pub fn log_path(&self) -> PathBuf {
-        self.dir.path().join(LOG)
-    }
-
     /// Reads a record; `None` when it was not written yet. Errors on one that is damaged, or is of
     /// another run than the order.
     pub fn read<R: Record>(&self) -> Result<Option<R>, RunsError> {

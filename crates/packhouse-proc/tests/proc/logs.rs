@@ -2,7 +2,7 @@
 
 use crate::records::{key, order};
 use packhouse_proc::logs::{LiveLog, LogText};
-use packhouse_proc::runs::{Run, Runs};
+use packhouse_proc::runs::{LOG, Run, Runs};
 use packhouse_sys::clock::RealClock;
 use packhouse_sys::real::RealFs;
 use std::fs::File;
@@ -23,7 +23,7 @@ fn of_a_log_without_end_the_newest_bytes_are_read() {
     let folder = tempfile::tempdir().unwrap();
     let run = run(&folder.path().join("state"));
     // One line that is longer than anybody's memory, as far as a reader can tell.
-    let mut log = File::create(run.log_path()).unwrap();
+    let mut log = File::create(run.dir().path().join(LOG)).unwrap();
     log.write_all(b"first ").unwrap();
     log.set_len(200 * MIB).unwrap();
     let read = |lines| LogText::read(&run, lines).unwrap().unwrap();
@@ -49,7 +49,10 @@ fn a_log_that_grows_fast_is_looked_at_more_often() {
     let folder = tempfile::tempdir().unwrap();
     let run = run(&folder.path().join("state"));
     let mut live = LiveLog::open(&run, 64 << 10).unwrap();
-    let mut log = File::options().append(true).open(run.log_path()).unwrap();
+    let mut log = File::options()
+        .append(true)
+        .open(run.dir().path().join(LOG))
+        .unwrap();
     live.bound().unwrap();
     let calm_ns = live.pause_ns();
     assert_eq!(calm_ns, 1_000_000_000);

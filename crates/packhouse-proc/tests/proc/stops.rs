@@ -10,7 +10,7 @@ use packhouse_proc::records::{
     RunExit, Step, Stop, StopMember, StopStep, StopTimeouts, Timestamp,
 };
 use packhouse_proc::release::{Pace, Reading, Readings};
-use packhouse_proc::runs::{Run, Runs};
+use packhouse_proc::runs::{LOG, Run, Runs};
 use packhouse_proc::start::{Before, Launcher};
 use packhouse_proc::state::observe::{Observed, observe};
 use packhouse_proc::state::{self, HealthSeen, PortSeen, Reason, State};
@@ -676,7 +676,7 @@ fn processes_of_another_namespace_are_refused_until_nobody_has_the_run() {
     world.run.write(&order).expect("because there is room");
     world.launched(elsewhere(main), Some(elsewhere(main)));
     // The engine has the log open, in whatever namespace it is.
-    let log = std::fs::File::create(world.run.log_path());
+    let log = std::fs::File::create(world.run.dir().path().join(LOG));
     let log = log.expect("because the folder is ours");
     if world.run.has_writer() == Ok(None) {
         eprintln!("NOT EXERCISED: the file system of the temporary folder tells of no writers");
