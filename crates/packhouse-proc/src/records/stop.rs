@@ -87,14 +87,6 @@ impl Step {
     }
 }
 
-impl Stop {
-    /// When a step's signals were first sent.
-    pub fn sent_at(&self, step: Step) -> Option<&Timestamp> {
-        let found = self.steps.iter().find(|sent| sent.step == step);
-        found.map(|sent| &sent.at)
-    }
-}
-
 impl Record for Stop {
     const FILE: &'static str = "stop.json";
     const SCHEMA: &'static str = "packhouse/worker-stop/1";
