@@ -10,7 +10,6 @@
 use crate::identity::ProcessKey;
 use crate::procfs::{Presence, Procfs, ProcfsError};
 use packhouse_base::Blame;
-use packhouse_sys::clock::Clock;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
@@ -168,23 +167,6 @@ impl PidFd {
             }
         }
     }
-
-    /// Waits until the held process has ended; false when it had not by then.
-    pub fn wait_ended(&self, clock: &dyn Clock, timeout_ns: u64) -> Result<bool, PidFdError> {
-        let start_ns = clock.steady_ns();
-        let mut pause_ns = PAUSE_MIN_NS;
-        loop {
-            if self.has_ended()? {
-                return Ok(true);
-            }
-            let left_ns = timeout_ns.saturating_sub(clock.steady_ns() - start_ns);
-            if left_ns == 0 {
-                return Ok(false);
-            }
-            clock.sleep_ns(pause_ns.min(left_ns));
-            pause_ns = (pause_ns * 2).min(PAUSE_MAX_NS);
-        }
-    }
 }
 
 impl Signal {
@@ -206,6 +188,3 @@ impl fmt::Display for Signal {
         })
     }
 }
-
-const PAUSE_MIN_NS: u64 = 500_000;
-const PAUSE_MAX_NS: u64 = 20_000_000;

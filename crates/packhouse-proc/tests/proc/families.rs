@@ -5,7 +5,6 @@ use packhouse_proc::group::{Doubt, Member, Members, Ownership, Proof, members};
 use packhouse_proc::identity::{ProcessKey, RUN_ID_VARIABLE, RunId};
 use packhouse_proc::pidfd::{Delivery, PidFd, Signal};
 use packhouse_proc::procfs::Presence;
-use packhouse_sys::clock::RealClock;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{ChildStdout, Command, Stdio};
@@ -109,7 +108,7 @@ impl Family {
 fn kill(key: &ProcessKey) {
     let held = PidFd::open(&procfs(), key).expect("because it runs");
     assert_eq!(held.send(Signal::Kill), Ok(Delivery::Sent));
-    assert_eq!(held.wait_ended(&RealClock, 20_000_000_000), Ok(true));
+    wait_for(&Ok(true), || held.has_ended());
 }
 
 fn reap(key: &ProcessKey) {

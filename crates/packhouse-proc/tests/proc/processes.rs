@@ -6,14 +6,11 @@ use packhouse_proc::group::{Doubt, Ownership, members};
 use packhouse_proc::identity::{ProcessKey, RUN_ID_VARIABLE, RunId};
 use packhouse_proc::pidfd::{Delivery, PidFd, PidFdError, Signal};
 use packhouse_proc::procfs::{Presence, Procfs, ProcfsError, Unreadable};
-use packhouse_sys::clock::RealClock;
 use std::ffi::OsStr;
 use std::io::{BufRead as _, Read as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
-
-const SECOND_NS: u64 = 1_000_000_000;
 
 #[test]
 fn this_process_is_what_the_kernel_says_it_is() {
@@ -49,9 +46,8 @@ fn a_process_that_ended_is_gone_before_and_after_it_is_waited_for() {
     let key = child.key();
     let held = PidFd::open(&procfs(), &key).expect("because it runs");
     assert_eq!(held.has_ended(), Ok(false));
-    assert_eq!(held.wait_ended(&RealClock, 2_000_000), Ok(false));
     drop(child.0.stdin.take());
-    assert_eq!(held.wait_ended(&RealClock, 20 * SECOND_NS), Ok(true));
+    wait_for(&Ok(true), || held.has_ended());
     // A zombie: the kernel would still take a signal for it.
     assert_eq!(procfs().has_its_pid(&key), Ok(true));
     assert_eq!(procfs().key_of(key.pid), Ok(None));
@@ -301,7 +297,7 @@ ctypes.CDLL(None).syscall(exit_of_thread, 0)";
     let held = PidFd::open(&procfs(), &key).expect("because it runs");
     assert_eq!(held.has_ended(), Ok(false));
     assert_eq!(held.send(Signal::Kill), Ok(Delivery::Sent));
-    assert_eq!(held.wait_ended(&RealClock, 20 * SECOND_NS), Ok(true));
+    wait_for(&Ok(true), || held.has_ended());
     assert_eq!(procfs().presence(&key), Ok(Presence::Gone));
 }
 
