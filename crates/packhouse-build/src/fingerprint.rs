@@ -96,10 +96,17 @@ pub fn fingerprint(
         (None, Some(recorded)) => source::Named::Recorded(recorded),
         (None, None) => source::Named::Nowhere,
     };
-    let source = source::look(&named, &top, world, &digests)?;
-    let (with, environment) = (request.with, request.environment);
-    let objects = objects::facts(&top, &build, with, environment, &digests)?;
-    let system_facts = system.facts(world.own, &digests)?;
+    let (with, environment, own) = (request.with, request.environment, world.own);
+    let (source, objects, system_facts) = std::thread::scope(|scope| {
+        // Git and the loader are waited for, each for itself.
+        let source = scope.spawn(|| source::look(&named, &top, own, &digests));
+        let objects = objects::facts(&top, &build, with, environment, &digests);
+        let system_facts = system.facts(own, &digests);
+        let source = source.join();
+        (source, objects, system_facts)
+    });
+    let source = source.expect("because looking at the source does not panic")?;
+    let (objects, system_facts) = (objects?, system_facts?);
     let mut files = BTreeMap::new();
     for path in system.files().into_iter().chain(objects.files) {
         let content = digests.of(&path)?;

@@ -1,12 +1,12 @@
 //! What the build was made of: a git work tree where there is one, else every file of the folder.
 
-use super::World;
 use super::digests::Digests;
 use super::disk::{self, Kind};
 use super::error::FingerprintError;
 use super::git::Git;
 use super::tree;
 use serde_json::{Value, json};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 /// The source's facts, and its top folder.
@@ -29,7 +29,7 @@ pub(super) enum Named<'a> {
 pub(super) fn look(
     named: &Named<'_>,
     build: &Path,
-    world: &World<'_>,
+    own: &[(OsString, OsString)],
     digests: &Digests<'_>,
 ) -> Result<Source, FingerprintError> {
     let unknown = |why: String| Source {
@@ -59,7 +59,7 @@ pub(super) fn look(
         .ancestors()
         .any(|ancestor| disk::is_there(&ancestor.join(".git")));
     if in_git {
-        let git = Git::find(world.own, &folder)?;
+        let git = Git::find(own, &folder)?;
         let top = git.top(&folder)?;
         let below = folder.strip_prefix(&top).unwrap_or(Path::new(""));
         let is_part = below.as_os_str().is_empty() || !git.ignores(&top, below)?;

@@ -80,10 +80,15 @@ impl System {
             Self::CMake {
                 cache, compilers, ..
             } => {
-                let mut named = Map::new();
+                let (mut named, mut asked) = (Map::new(), BTreeMap::new());
                 for (language, path) in compilers {
-                    let facts = compiler(path, &environment, digests)?;
-                    named.insert(language.clone(), facts);
+                    // One program may be the compiler of several languages.
+                    let facts = match asked.get(path) {
+                        Some(facts) => Value::clone(facts),
+                        None => compiler(path, &environment, digests)?,
+                    };
+                    named.insert(language.clone(), facts.clone());
+                    asked.insert(path, facts);
                 }
                 Ok(json!({
                     "cache": digests.of(cache)?.facts(),

@@ -113,10 +113,14 @@ fn walk(top: &Path, build: Option<&Path>) -> Result<Vec<Folder>, FingerprintErro
         let mut files = Vec::new();
         for entry in entries {
             let (text, below) = (disk::text(&entry.name), path.join(&entry.name));
+            // In a submodule it is a file, which names a folder elsewhere.
+            if entry.name == ".git" {
+                continue;
+            }
             match entry.kind {
                 Kind::File | Kind::Link => files.push((text, below)),
                 Kind::Special => {}
-                Kind::Folder if entry.name == ".git" || Some(below.as_path()) == build => {}
+                Kind::Folder if Some(below.as_path()) == build => {}
                 Kind::Folder if name == "." => todo.push((below, text)),
                 Kind::Folder => todo.push((below, format!("{name}/{text}"))),
             }
