@@ -13,6 +13,7 @@
 use crate::check::{Seen, SeenFile};
 use crate::message::CaseOrder;
 use packhouse_base::digest::Digest;
+use packhouse_sys::clock::RealClock;
 use packhouse_sys::fs::{Dir, File, Fs, FsError, FsErrorKind, LockKind};
 use packhouse_sys::stat::FileKind;
 use std::ffi::OsStr;
@@ -41,7 +42,8 @@ impl Exchange {
         parent.make_dir(&name, MODE_FOLDER)?;
         let made = parent.open_dir(&name).and_then(|folder| {
             let lock = folder.create_new(LOCK, MODE_LOCK)?;
-            lock.try_lock(LockKind::Exclusive, 0, 1)?;
+            // Another driver may be looking whether this one is dead; it sees that it only begins.
+            lock.lock_within(&RealClock, LockKind::Exclusive, (0, 1), LOCK_NS)?;
             folder.make_dir(INPUTS, MODE_FOLDER)?;
             folder.make_dir(OUTPUTS, MODE_FOLDER)?;
             Ok((folder.open_dir(INPUTS)?, folder.open_dir(OUTPUTS)?, lock))
@@ -185,10 +187,15 @@ fn sweep(parent: &Dir, uid: u32) {
             continue;
         }
         let is_ours = |folder: &Dir| folder.stat().is_ok_and(|stat| stat.uid == uid);
-        let folder = parent.open_dir(&name).ok().filter(is_ours);
-        let lock = folder.and_then(|folder| folder.open_file_writable(LOCK).ok());
-        let is_left = |lock: File| lock.try_lock(LockKind::Exclusive, 0, 1) == Ok(true);
-        if lock.is_some_and(is_left) {
+        let Some(folder) = parent.open_dir(&name).ok().filter(is_ours) else {
+            continue;
+        };
+        let Ok(lock) = folder.open_file_writable(LOCK) else {
+            continue;
+        };
+        // Whoever only begins makes the inner folders when it has the lock.
+        let is_left = lock.try_lock(LockKind::Exclusive, 0, 1) == Ok(true);
+        if is_left && folder.open_dir(OUTPUTS).is_ok() {
             let _ = remove_tree(parent, &name, DEPTH_MAX);
         }
     }
@@ -211,6 +218,8 @@ fn remove_tree(parent: &Dir, name: &OsStr, depth: u32) -> Result<(), FsError> {
 const PREFIX: &str = "packhouse-component-";
 const LOCK: &str = "lock";
 const MODE_LOCK: u32 = 0o600;
+/// How long a lock is waited for that others hold for some system calls.
+const LOCK_NS: u64 = 10_000_000_000;
 const INPUTS: &str = "inputs";
 const OUTPUTS: &str = "outputs";
 const MODE_FOLDER: u32 = 0o700;

@@ -14,7 +14,7 @@ use crate::fixture_words::FixtureRunArgs;
 use crate::folders;
 use crate::places::{self, Lookup};
 use packhouse_base::digest::{Digest, Hasher};
-use packhouse_component::check::{Attested, Checked};
+use packhouse_component::check::{Attested, Checked, Fault};
 use packhouse_component::drive::{Ask, DriveError, Input, Limits, Outcome, Program};
 use packhouse_component::exchange::Exchange;
 use packhouse_component::message::{Introduction, Offer};
@@ -181,7 +181,7 @@ impl Told {
                 self.unrun.push(Unrun::new(fixture, case, asked, reason));
                 return Ok(program);
             }
-            Outcome::Faulty(faults) => Err(faults.iter().map(ToString::to_string).collect()),
+            Outcome::Faulty(faults) => Err(in_words(&faults)),
             Outcome::Answered(checked) => {
                 asked.attested = attested(checked.attested());
                 judged(fixture, case, promise, &checked)
@@ -261,6 +261,16 @@ fn judged(
         Ok(verdicts) => Ok(Judged::all(fixture, case, promise, verdicts)),
         Err(error) => Err(vec![error.to_string()]),
     }
+}
+
+/// The first faults of an answer: a program may leave any number of files.
+fn in_words(faults: &[Fault]) -> Vec<String> {
+    let shown = faults.iter().take(FAULTS_SHOWN).map(ToString::to_string);
+    let mut texts: Vec<String> = shown.collect();
+    if faults.len() > FAULTS_SHOWN {
+        texts.push(format!("{} more faults", faults.len() - FAULTS_SHOWN));
+    }
+    texts
 }
 
 fn attested(attested: &Attested) -> Value {
@@ -348,4 +358,5 @@ pub(crate) fn title(introduction: &Introduction) -> String {
     format!("{} {}", introduction.name, introduction.version)
 }
 
+const FAULTS_SHOWN: usize = 16;
 static EMPTY: OsString = OsString::new();
