@@ -258,6 +258,9 @@ fn a_touched_file_looks_changed_and_is_as_it_was() {
     let place = folder();
     let top = tree(place.path());
     let record = registered(&top).expect("because it is whole");
+    let looked = || Look::take(&RealFs, &top).expect("because it is there");
+    let before = looked();
+    assert!(looked().is_still(&before));
     let mode = fs::Permissions::from_mode(0o600);
     fs::set_permissions(top.join("a.bin"), mode).unwrap();
     let Glance::Changed(finding) = glance(&RealFs, &record) else {
@@ -265,6 +268,12 @@ fn a_touched_file_looks_changed_and_is_as_it_was() {
     };
     assert_eq!(finding.path, "a.bin");
     assert!(!finding.what.is_certain(), "{finding:?}");
+    assert!(!looked().is_still(&before));
+    let touched = looked();
+    fs::write(top.join("more"), "x").unwrap();
+    assert!(!looked().is_still(&touched));
+    fs::remove_file(top.join("more")).unwrap();
+    assert!(looked().is_still(&touched));
     assert_eq!(verified(&RealFs, &RealClock, &record), [""; 0]);
 }
 
