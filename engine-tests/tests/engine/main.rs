@@ -10,6 +10,7 @@ mod choice;
 mod damage;
 mod equality;
 mod equivalence;
+mod focused;
 mod image;
 mod interrupted;
 mod kernels;

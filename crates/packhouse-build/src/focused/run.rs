@@ -114,6 +114,10 @@ pub fn focused<H: Host>(
     clock: &dyn Clock,
     progress: &dyn Fn(&Test),
 ) -> Result<Outcome, FocusedError<H::Refusal>> {
+    // Before anything that takes time.
+    for test in order.tests {
+        find(host, test)?;
+    }
     let mut not_reused = None;
     if order.reuse_pass {
         match recorded(order, host, runs)? {
@@ -172,11 +176,11 @@ fn plan<'a, H: Host>(
     let fingerprint = host.fingerprint()?;
     let mut programs = Vec::new();
     for test in order.tests {
-        let program = host.find(test).map_err(|source| FocusedError::Program {
-            name: test.name.clone(),
-            source,
-        })?;
-        let (program, program_digest) = host.content_of(&program)?;
+        let program = find(host, test)?;
+        let (program, program_digest) = match fingerprint.files().get(&program) {
+            Some(digest) => (program, *digest),
+            None => host.content_of(&program)?,
+        };
         programs.push(Bound {
             test,
             program,
@@ -195,6 +199,13 @@ fn plan<'a, H: Host>(
         fingerprint,
         key,
         bound: programs,
+    })
+}
+
+fn find<H: Host>(host: &H, test: &Test) -> Result<PathBuf, FocusedError<H::Refusal>> {
+    host.find(test).map_err(|source| FocusedError::Program {
+        name: test.name.clone(),
+        source,
     })
 }
 

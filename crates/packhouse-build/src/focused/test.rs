@@ -28,8 +28,10 @@ pub struct Test {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TestsError {
     /// Not TOML, or a table of another form.
-    #[error("{reason}")]
+    #[error("line {line}: {reason}")]
     Form {
+        /// Where, from 1.
+        line: usize,
         /// What the parser said, in one line.
         reason: String,
     },
@@ -125,8 +127,12 @@ pub fn parse_tests(bytes: &[u8], timeout_s: u64) -> Result<Vec<Test>, TestsError
     let text = std::str::from_utf8(bytes).map_err(|error| TestsError::NotText {
         offset: error.valid_up_to(),
     })?;
-    let file: TestFile = toml::from_str(text).map_err(|error| TestsError::Form {
-        reason: one_line(&error.to_string()),
+    let file: TestFile = toml::from_str(text).map_err(|error| {
+        let line = error.span().and_then(|span| text.get(..span.start));
+        TestsError::Form {
+            line: line.map_or(1, |before| before.matches('\n').count() + 1),
+            reason: error.message().lines().collect::<Vec<_>>().join(" "),
+        }
     })?;
     let tests = file.test.into_iter();
     let tests: Result<Vec<_>, _> = tests.map(|table| test_of(table, timeout_s)).collect();
@@ -249,11 +255,6 @@ fn judge(tests: &[Test]) -> Result<(), TestsError> {
     Ok(())
 }
 
-fn one_line(text: &str) -> String {
-    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
-    lines.collect::<Vec<_>>().join("; ")
-}
-
 /// The longest file of tests that is read, in bytes.
 pub const TESTS_BYTES_MAX: u64 = 1 << 20;
 /// Tests of one run at most.
@@ -338,7 +339,7 @@ mod tests {
                 "unknown field `colour`",
             ),
             (&one("proof = \"tap\""), "missing field `command`"),
-            ("[[test]\n", "TOML parse error at line 1"),
+            ("\n[[test]\n", "line 2: "),
         ] {
             let error = parse(text).expect_err(said).to_string();
             assert!(error.contains(said), "{error}");

@@ -10,6 +10,7 @@ mod equivalence;
 mod fingerprint;
 mod fixtures;
 mod fleets;
+mod focused;
 mod heads;
 mod image_hints;
 mod image_races;
