@@ -10,6 +10,7 @@ mod choice;
 mod damage;
 mod equality;
 mod equivalence;
+mod fingerprint;
 mod focused;
 mod image;
 mod interrupted;
