@@ -8,6 +8,14 @@ use std::process::{Child, Command, Output, Stdio};
 
 const ID: &str = "mrow-identity-v1-v1";
 const MMVQ: &str = "mmvq-q4_0-q8_1-v1";
+/// Fixtures that are made quickly.
+const SOME: [&str; 5] = [
+    "mrow-q4_0-joint-n-v1-v1",
+    "mrow-q4_0-reordered-v1-v1",
+    ID,
+    "mul-q2_k-ggml-cpu-repack-v1",
+    "mul-mxfp4-ggml-cpu-repack-v1",
+];
 
 fn run(sandbox: &Sandbox, words: &[&str], code: i32) -> String {
     let output = sandbox
@@ -99,7 +107,7 @@ fn four_makers_at_once_make_one_of_each_and_leave_nothing_else() {
     let sandbox = Sandbox::new();
     let folder = sandbox.path("fixtures");
     let start = || -> Child {
-        let words = ["fixture", "prepare", "--fixtures"];
+        let words = [["fixture", "prepare"].as_slice(), &SOME, &["--fixtures"]].concat();
         let mut command = sandbox.command(&words);
         command
             .arg(&folder)
@@ -124,10 +132,8 @@ fn four_makers_at_once_make_one_of_each_and_leave_nothing_else() {
         made.len() + 1,
         "the lock and {made:?}: {names:?}"
     );
-    let output = sandbox
-        .command(&["fixture", "verify", "--fixtures"])
-        .arg(&folder)
-        .output();
+    let words = [["fixture", "verify"].as_slice(), &SOME, &["--fixtures"]].concat();
+    let output = sandbox.command(&words).arg(&folder).output();
     told(
         &output.expect("because the command was built"),
         &["verify"],
@@ -146,7 +152,7 @@ fn a_killed_maker_leaves_nothing_that_the_next_does_not_mend() {
         names.collect()
     };
     let is_temp = |name: &String| name.starts_with(".tmp-");
-    let mut maker = sandbox.command(&["fixture", "prepare"]);
+    let mut maker = sandbox.command(&[["fixture", "prepare"].as_slice(), &SOME].concat());
     let mut maker = maker
         .stdout(Stdio::null())
         .spawn()
@@ -160,13 +166,18 @@ fn a_killed_maker_leaves_nothing_that_the_next_does_not_mend() {
     // It may have ended by itself: then there is nothing to mend.
     let _ = maker.kill();
     maker.wait().expect("because it is our child");
-    let said = run(&sandbox, &["fixture", "ls", "--json"], 0);
+    let said = run(
+        &sandbox,
+        &[["fixture", "ls", "--json"].as_slice(), &SOME].concat(),
+        0,
+    );
     let said: Value = serde_json::from_str(&said).expect("because it is one document");
     for fixture in said["fixtures"].as_array().expect("because it is a list") {
         assert_ne!(fixture["state"], "damaged", "{fixture}");
     }
-    run(&sandbox, &["fixture", "prepare"], 0);
-    run(&sandbox, &["fixture", "verify"], 0);
+    for word in ["prepare", "verify"] {
+        run(&sandbox, &[["fixture", word].as_slice(), &SOME].concat(), 0);
+    }
     assert!(!names().iter().any(is_temp), "{:?}", names());
 }
 
