@@ -149,8 +149,7 @@ fn remove(words: &[String], lookup: Lookup<'_>) -> Result<Answer, Failure> {
             }
             Err(error) => {
                 text += &format!("{} forgotten; {}\n", short(key), Shown(&error.to_string()));
-                let damage = error.to_string();
-                documents.push(json!({ "key": key.to_string(), "damage": damage }));
+                documents.push(registry_look::unread_document(key, &error));
             }
         }
     }

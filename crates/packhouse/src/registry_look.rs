@@ -32,16 +32,15 @@ pub(crate) fn verify(args: &RegistryVerifyArgs, lookup: Lookup<'_>) -> Result<An
             Ok(record) => verified(&record, args, lookup),
             Err(packs::ReadError::Absent { .. }) => continue,
             Err(error) => {
-                let said = error.to_string();
-                let lines = format!("{} damaged: {}\n", short(key), Shown(&said));
-                let document = json!({"key": key.to_string(), "good": false, "damage": said});
+                let mut document = unread_document(key, &error);
+                document["good"] = false.into();
                 let exit = match error {
                     packs::ReadError::Damaged { .. } => Exit::Negative,
                     packs::ReadError::Absent { .. } | packs::ReadError::Small(_) => {
                         Exit::NotExecuted
                     }
                 };
-                (lines, document, exit)
+                (unread_line(key, &error), document, exit)
             }
         };
         answer.text += &lines;
@@ -190,9 +189,8 @@ pub(crate) fn list(lookup: Lookup<'_>) -> Result<Answer, Failure> {
             }
             Some(Err(packs::ReadError::Absent { .. })) | None => {}
             Some(Err(error)) => {
-                damaged += &damaged_line(key, &error);
-                let damage = error.to_string();
-                documents.push(json!({"key": key.to_string(), "damage": damage}));
+                damaged += &unread_line(key, &error);
+                documents.push(unread_document(key, &error));
             }
         }
     }
@@ -242,8 +240,22 @@ fn model_name(record: &Record) -> String {
     }
 }
 
-fn damaged_line(key: RegistryKey, error: &packs::ReadError) -> String {
-    format!("{} damaged: {}\n", short(key), Shown(&error.to_string()))
+/// A record that says nothing: it is damaged, or could not be read.
+fn unread_line(key: RegistryKey, error: &packs::ReadError) -> String {
+    let word = unread_word(error);
+    format!("{} {word}: {}\n", short(key), Shown(&error.to_string()))
+}
+
+/// The same for programs.
+pub(crate) fn unread_document(key: RegistryKey, error: &packs::ReadError) -> Value {
+    json!({"key": key.to_string(), "record": unread_word(error), "why": error.to_string()})
+}
+
+fn unread_word(error: &packs::ReadError) -> &'static str {
+    match error {
+        packs::ReadError::Damaged { .. } => "damaged",
+        packs::ReadError::Absent { .. } | packs::ReadError::Small(_) => "unread",
+    }
 }
 
 fn glance_word(glance: &Glance) -> &'static str {

@@ -194,6 +194,12 @@ fn a_damaged_record_is_damaged_and_never_absent() {
     fs::create_dir(&file).unwrap();
     let verify = run(&mut sandbox.command(&["registry", "verify"]));
     assert_eq!(exit(&verify), 3, "{verify:?}");
+    assert!(stdout(&verify).contains(" unread: "), "{verify:?}");
+    let listed = stdout(&run(&mut sandbox.command(&["registry", "ls"])));
+    assert!(
+        listed.contains(" unread: ") && !listed.contains("damaged"),
+        "{listed}"
+    );
     let register = run(&mut sandbox.command(&register("pack", &[])));
     assert_eq!(exit(&register), 3, "{register:?}");
 }
