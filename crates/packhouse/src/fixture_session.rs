@@ -120,18 +120,17 @@ pub(crate) fn answer(session: &Told) -> Answer {
             } else {
                 "drawn from the challenge that was given"
             };
-            format!("{passed}: {cases} cases by {program}, {drawn} of them {whence}")
+            let cases = counted(cases);
+            format!("{passed}: {cases} by {program}, {drawn} of them {whence}")
         }
         (Exit::Negative, 0) => format!("failed: {program} did not end as it should"),
         (Exit::Negative, _) => {
-            format!(
-                "failed: {failed} of {cases} cases by {program}; challenge {}",
-                session.challenge
-            )
+            let (cases, challenge) = (counted(cases), session.challenge);
+            format!("failed: {failed} of {cases} by {program}; challenge {challenge}")
         }
         (Exit::NotExecuted | Exit::Usage, _) => {
-            let missing = session.unrun.len();
-            format!("not executed: {missing} cases; {passed}: {cases} cases by {program}")
+            let (missing, cases) = (counted(session.unrun.len()), counted(cases));
+            format!("not executed: {missing}; {passed}: {cases} by {program}")
         }
     };
     let _ = writeln!(text, "{}", Shown(&summary));
@@ -214,6 +213,11 @@ fn unrun(cases: &[Unrun]) -> String {
         let _ = writeln!(text, "not executed: {} more", cases.len() - LINES_SHOWN);
     }
     text
+}
+
+fn counted(cases: usize) -> String {
+    let word = if cases == 1 { "case" } else { "cases" };
+    format!("{cases} {word}")
 }
 
 const LINES_SHOWN: usize = 16;

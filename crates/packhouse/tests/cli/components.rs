@@ -309,7 +309,7 @@ fn what_was_not_executed_is_no_failure_and_no_pass() {
     let (exit, text) = run("Honest,Declines", SMALL, ONE);
     assert_eq!(exit, Some(3), "{text}");
     assert!(
-        text.contains("not executed: 1 cases; passed: 1 cases by "),
+        text.contains("not executed: 1 case; passed: 1 case by "),
         "{text}"
     );
 }
