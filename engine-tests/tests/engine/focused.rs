@@ -33,7 +33,7 @@ fn not_reusable(document: &Value) -> String {
     document["result"]["not_reusable"].to_string()
 }
 
-/// The engine's folder under another path: links to its files, but for one library that is changed.
+/// The engine's folder under another path, with one library changed.
 fn changed_copy(folder: &Path) -> PathBuf {
     let copy = folder.join("changed");
     fs::create_dir(&copy).expect("the sandbox is writable");
@@ -101,19 +101,47 @@ fn what_the_engine_calls_ok_without_a_case_is_not_executed() {
 }
 
 #[test]
-fn a_library_of_another_build_is_not_taken_for_the_one_that_was_changed() {
+fn a_changed_back_end_has_no_pass_of_the_one_before() {
     let sandbox = Sandbox::new();
+    let (exit, stock) = focused(&sandbox, &places::engine_bin(), &FEW);
+    assert_eq!(exit, Some(0), "{stock:#}");
     let copy = changed_copy(sandbox.path());
-    let (exit, said) = focused(&sandbox, &copy, &FEW);
-    // The engine loads its back ends from the folder where it was built.
-    assert_eq!(exit, Some(0), "{said:#}");
-    let elsewhere = places::engine_bin().join("libggml-cpu.so");
-    let elsewhere = elsewhere.canonicalize().expect("the engine is there");
-    let named = format!("{} was loaded", elsewhere.display());
-    assert!(not_reusable(&said).contains(&named), "{said:#}");
     let reuse = [FEW[0], FEW[1], "--reuse-pass"];
-    let (_, again) = focused(&sandbox, &copy, &reuse);
+    let (exit, changed) = focused(&sandbox, &copy, &reuse);
+    assert_eq!(
+        (exit, &changed["reused"]),
+        (Some(0), &Value::Bool(false)),
+        "{changed:#}"
+    );
+    assert_ne!(changed["key"], stock["key"]);
+    let fingerprint = |document: &Value| document["result"]["facts"]["fingerprint"].clone();
+    assert_ne!(fingerprint(&changed), fingerprint(&stock));
+    let loaded = changed["result"]["tests"][0]["loaded"].to_string();
+    let own = copy.join("libggml-cpu.so");
+    assert!(loaded.contains(&own.display().to_string()), "{loaded}");
+}
+
+#[test]
+fn a_back_end_from_elsewhere_is_named_unless_it_is_identified() {
+    let sandbox = Sandbox::new();
+    let (build, plugin) = (places::engine_bin(), places::plugin());
+    let plugin = plugin.canonicalize().expect("it was built");
+    let plugin = plugin.to_str().expect("its path is a text");
+    let variable = format!("GGML_BACKEND_PATH={plugin}");
+    let words = [&FEW[..], &["--env", &variable]].concat();
+    let (exit, said) = focused(&sandbox, &build, &words);
+    assert_eq!(exit, Some(0), "{said:#}");
+    let named = format!("{plugin} was loaded, and the fingerprint does not cover it");
+    assert!(not_reusable(&said).contains(&named), "{said:#}");
+    let (_, again) = focused(&sandbox, &build, &[&words[..], &["--reuse-pass"]].concat());
     assert_eq!(again["reused"], false, "{again:#}");
+    let words = [&words[..], &["--with", plugin]].concat();
+    let (exit, said) = focused(&sandbox, &build, &words);
+    assert_eq!(
+        (exit, not_reusable(&said)),
+        (Some(0), "[]".to_owned()),
+        "{said:#}"
+    );
 }
 
 #[test]
@@ -141,8 +169,8 @@ fn a_kernel_that_is_wrong_fails() {
         "{said:#}"
     );
     assert!(counts(&said, "failed") > 0, "{said:#}");
-    assert!(
-        not_reusable(&said).contains("libwrong.so was loaded"),
-        "{said:#}"
-    );
+    // The loader is asked with the tests' environment, so what is preloaded is identified too.
+    let loaded = said["result"]["tests"][0]["loaded"].to_string();
+    assert!(loaded.contains("/libwrong.so\""), "{said:#}");
+    assert_eq!(not_reusable(&said), "[]");
 }
