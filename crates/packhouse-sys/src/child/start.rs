@@ -126,8 +126,7 @@ impl Started {
             self.drained(stderr)?;
         }
         let in_time = self.has_ended()?;
-        // The leader is a zombie or about to be killed, so its number names our group and no other.
-        let _ = kill_process_group(self.pid, Signal::KILL);
+        self.kill_group();
         let status = self.reap()?;
         let elapsed_ns = RealClock.steady_ns().saturating_sub(self.start_ns);
         // Whoever left the group may hold the pipes: what is there is read, an end not waited for.
@@ -177,6 +176,12 @@ impl Started {
             .map_err(|errno| followed(&self.program, errno))
     }
 
+    /// Ends the leader and whoever is in its group. It is not reaped yet, so its number names our
+    /// group and no other.
+    fn kill_group(&self) {
+        let _ = kill_process_group(self.pid, Signal::KILL);
+    }
+
     fn reap(&mut self) -> Result<std::process::ExitStatus, StartError> {
         let status = self.child.wait();
         self.is_reaped = true;
@@ -190,7 +195,7 @@ impl Started {
 impl Drop for Started {
     fn drop(&mut self) {
         if !self.is_reaped {
-            let _ = kill_process_group(self.pid, Signal::KILL);
+            self.kill_group();
             let _ = self.child.wait();
         }
     }
