@@ -280,7 +280,7 @@ const COLUMN_EDGES: [RowKind; 7] = [
 ];
 
 /// The rows behind the first.
-const ROW_EDGES: [RowKind; 7] = [
+const ROW_EDGES: [RowKind; 8] = [
     RowKind::Zeros,
     RowKind::Opposed,
     RowKind::Midpoints,
@@ -288,6 +288,7 @@ const ROW_EDGES: [RowKind; 7] = [
     RowKind::LargestMagnitudes,
     RowKind::SmallestMagnitudes,
     RowKind::Outlier,
+    RowKind::BesideMidpoints,
 ];
 
 const WEIGHTS: &str = "weights.int8-tile.bin";

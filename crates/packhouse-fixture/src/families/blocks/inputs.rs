@@ -12,7 +12,8 @@ pub(super) enum RowKind {
     Zeros,
     /// Each second block is the negative of the one before; one that is left over is zeros.
     Cancellation,
-    /// Every value but the largest lies between two codes; the largest is there with both signs.
+    /// Every value but the largest lies between two codes, or beside that; the largest is there
+    /// with both signs.
     Midpoints,
     /// All codes are 127, the first of each block 126: the largest sums, and odd ones.
     LargestCodes,
@@ -120,11 +121,16 @@ fn drawn(count: usize, draws: &mut Draws) -> Vec<f32> {
     (0..count).map(|_| value(draws)).collect()
 }
 
-/// Halves from -126.5 to 126.5, behind 127 and -127 in either order.
+/// Halves from -126.5 to 126.5, behind 127 and -127; in odd blocks all of that times 0.95 / 127, in
+/// the other order, so that a value is beside a half and the inverse's last bit decides.
 fn midpoints(drawn: &[f32], is_odd: bool) -> Vec<f32> {
     let half = |value: &f32| (value * 63.0).trunc() + 0.5;
-    let mut block: Vec<f32> = drawn.iter().map(half).collect();
-    let first = if is_odd { -127.0 } else { 127.0 };
+    let (unit, first) = if is_odd {
+        (0.95 / 127.0, -0.95)
+    } else {
+        (1.0, 127.0)
+    };
+    let mut block: Vec<f32> = drawn.iter().map(|value| half(value) * unit).collect();
     block[0] = first;
     block[1] = -first;
     block

@@ -15,6 +15,8 @@ pub(super) enum RowKind {
     Opposed,
     /// Every value but the largest, 127, lies between two codes.
     Midpoints,
+    /// Values beside those between two codes, so that the last bit of the inverse decides.
+    BesideMidpoints,
     /// All codes are 127, the first 126: sums that are odd and beyond 2^24.
     LargestCodes,
     /// The largest value is 2^60.
@@ -35,6 +37,7 @@ impl RowKind {
             Self::Zeros => Some("zeros"),
             Self::Repeated | Self::Opposed => Some("cancellation"),
             Self::Midpoints => Some("midpoints"),
+            Self::BesideMidpoints => Some("beside midpoints"),
             Self::LargestCodes => Some("largest codes"),
             Self::LargestMagnitudes => Some("largest magnitudes"),
             Self::SmallestMagnitudes => Some("smallest magnitudes"),
@@ -53,10 +56,8 @@ pub(super) fn values(kind: RowKind, count: usize, draws: &mut Draws) -> Vec<f32>
         RowKind::Zeros => times(&drawn, 0.0),
         RowKind::Repeated => [first, first].concat(),
         RowKind::Opposed => [first, &times(first, -1.0)].concat(),
-        RowKind::Midpoints => {
-            let halves = drawn.iter().map(|value| (value * 126.0).trunc() + 0.5);
-            led(&halves.collect::<Vec<_>>(), 127.0)
-        }
+        RowKind::Midpoints => led(&halves(&drawn), 127.0),
+        RowKind::BesideMidpoints => led(&times(&halves(&drawn), 0.95 / 127.0), 0.95),
         RowKind::LargestCodes => led(&vec![0.6; count], 0.6 / 127.0 * 126.0),
         RowKind::LargestMagnitudes => led(&times(&drawn, POWER_60), POWER_60),
         RowKind::SmallestMagnitudes => led(&times(&drawn, 1.0 / POWER_60), 1.0 / POWER_60),
@@ -75,6 +76,12 @@ fn value(draws: &mut Draws) -> f32 {
     )]
     let magnitude = magnitude as f32;
     if is_negative { -magnitude } else { magnitude }
+}
+
+/// Halves from -126.5 to 126.5.
+fn halves(drawn: &[f32]) -> Vec<f32> {
+    let halves = drawn.iter().map(|value| (value * 126.0).trunc() + 0.5);
+    halves.collect()
 }
 
 /// The values with another first one.
