@@ -26,7 +26,8 @@ pub(crate) struct FocusedArgs {
     #[arg(long, value_name = "NAME=VALUE")]
     pub(crate) env: Vec<OsString>,
     /// Seconds after which a test is killed, where the file of tests names none
-    #[arg(long, value_name = "SECONDS", default_value_t = 1800)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 1800,
+        value_parser = clap::value_parser!(u64).range(1..=604_800))]
     pub(crate) timeout: u64,
     /// Take a recorded pass of the very same build, tests, fixtures, devices and environment, and
     /// run only where there is none
