@@ -3,8 +3,8 @@
 //! Invariants:
 //! - a folder is looked at once, by its real path; links to folders are followed from the build's
 //!   own folder only;
-//! - a file with several names has one: that of the folder it lies in. Links to programs and
-//!   libraries stand for what they say, as names decide what is loaded.
+//! - a file with several names has one: that of the folder it lies in. Every link stands for what
+//!   it says, wherever it leads: names decide what is loaded, and a name may go through folders.
 
 use super::disk::{self, Kind};
 use super::elf::{self, Object};
@@ -29,7 +29,7 @@ pub(super) struct Found {
 pub(super) struct Build {
     /// Programs, libraries and scripts, by name.
     pub(super) found: Vec<Found>,
-    /// Links to them, by name, with what they say.
+    /// Links, by name, with what they say.
     pub(super) links: BTreeMap<String, String>,
 }
 
@@ -61,16 +61,17 @@ pub(super) fn walk(top: &Path) -> Result<Build, FingerprintError> {
             match entry.kind {
                 Kind::Folder if !skipped => todo.push((below, format!("{name}/"))),
                 Kind::File => build.found.extend(file(&below, name)?),
-                Kind::Link => match linked(&below)? {
-                    Linked::Folder(real) if prefix.is_empty() => {
-                        links.push((real, format!("{name}/")));
+                Kind::Link => {
+                    let says = disk::link(&below).map_err(|error| file_error(&below, &error))?;
+                    build.links.insert(name.clone(), disk::text(says));
+                    match linked(&below)? {
+                        Linked::Folder(real) if prefix.is_empty() => {
+                            links.push((real, format!("{name}/")));
+                        }
+                        Linked::File(found) => aliases.push(Found { name, ..found }),
+                        Linked::Folder(_) | Linked::Other => {}
                     }
-                    Linked::File(found, says) => {
-                        build.links.insert(name.clone(), says);
-                        aliases.push(Found { name, ..found });
-                    }
-                    Linked::Folder(_) | Linked::Other => {}
-                },
+                }
                 Kind::Folder | Kind::Special => {}
             }
         }
@@ -97,8 +98,8 @@ fn next_link(
 /// Where a link leads.
 enum Linked {
     Folder(PathBuf),
-    /// A program, library or script, without its name, and what the link says.
-    File(Found, String),
+    /// A program, library or script, without its name.
+    File(Found),
     Other,
 }
 
@@ -111,10 +112,7 @@ fn linked(path: &Path) -> Result<Linked, FingerprintError> {
     match disk::kind(&real).map_err(wrong)? {
         Some(Kind::Folder) => Ok(Linked::Folder(real)),
         Some(Kind::File) => Ok(match file(&real, String::new())? {
-            Some(found) => {
-                let says = disk::link(path).map_err(wrong)?;
-                Linked::File(found, disk::text(says))
-            }
+            Some(found) => Linked::File(found),
             None => Linked::Other,
         }),
         Some(Kind::Link | Kind::Special) | None => Ok(Linked::Other),

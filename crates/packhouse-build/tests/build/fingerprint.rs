@@ -195,6 +195,28 @@ fn links_scripts_and_libraries_of_other_folders_are_facts() {
     assert_eq!(facts(&before, &bench.of("b")), expected);
 }
 
+/// A program may load `current/libk.so` by name, and what `current` says decides which one.
+#[test]
+fn links_to_folders_and_to_nothing_are_facts_wherever_they_lie() {
+    let bench = Bench::new();
+    bench.build("b");
+    bench.library("b/one", "libk.so", 1);
+    bench.library("b/two", "libk.so", 2);
+    fs::create_dir_all(bench.path("b/deep")).unwrap();
+    symlink("../one", bench.path("b/deep/current")).unwrap();
+    symlink("one", bench.path("b/current")).unwrap();
+    let before = bench.of("b");
+    for (name, says) in [("b/deep/current", "../two"), ("b/current", "two")] {
+        fs::remove_file(bench.path(name)).unwrap();
+        symlink(says, bench.path(name)).unwrap();
+    }
+    symlink("nowhere", bench.path("b/later.so")).unwrap();
+    assert_eq!(
+        facts(&before, &bench.of("b")),
+        ["links current", "links deep/current", "links later.so"]
+    );
+}
+
 #[test]
 fn an_edit_shows_though_length_and_time_of_the_file_are_what_they_were() {
     let bench = Bench::new();
