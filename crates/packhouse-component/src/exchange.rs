@@ -57,7 +57,7 @@ impl Exchange {
                 _lock: lock,
             }),
             Err(error) => {
-                let _ = remove_tree(&parent, OsStr::new(&name), DEPTH_MAX);
+                let _ = remove_session(&parent, OsStr::new(&name));
                 Err(error)
             }
         }
@@ -130,7 +130,7 @@ impl Exchange {
     /// As the system does.
     pub fn empty(&self) -> Result<(), FsError> {
         for name in self.outputs.list()? {
-            remove_tree(&self.outputs, &name, DEPTH_MAX)?;
+            remove_tree(&self.outputs, &name)?;
         }
         Ok(())
     }
@@ -176,7 +176,7 @@ impl Exchange {
 impl Drop for Exchange {
     fn drop(&mut self) {
         // A folder in the way of nobody: its name is random.
-        let _ = remove_tree(&self.parent, OsStr::new(&self.name), DEPTH_MAX);
+        let _ = remove_session(&self.parent, OsStr::new(&self.name));
     }
 }
 
@@ -194,25 +194,58 @@ fn sweep(parent: &Dir, uid: u32) {
             continue;
         };
         // Whoever only begins makes the inner folders when it has the lock.
+        let is_begun = folder.list().is_ok_and(|names| names == [LOCK]);
         let is_left = lock.try_lock(LockKind::Exclusive, 0, 1) == Ok(true);
-        if is_left && folder.open_dir(OUTPUTS).is_ok() {
-            let _ = remove_tree(parent, &name, DEPTH_MAX);
+        if is_left && !is_begun {
+            let _ = remove_session(parent, &name);
         }
     }
 }
 
-/// Removes an entry and what is in it. Folders nested deeper than `depth` stay.
-fn remove_tree(parent: &Dir, name: &OsStr, depth: u32) -> Result<(), FsError> {
+/// Removes a session's folder. Its lock goes last: a removal that is interrupted is done by the next
+/// driver.
+fn remove_session(parent: &Dir, name: &OsStr) -> Result<(), FsError> {
+    let folder = parent.open_dir(name)?;
+    for inner in folder.list()?.iter().filter(|inner| *inner != LOCK) {
+        remove_tree(&folder, inner)?;
+    }
+    remove_tree(parent, name)
+}
+
+/// Removes an entry and what is in it, however deep: folders in folders are moved up, level by
+/// level, so that no depth takes more descriptors or a longer path.
+fn remove_tree(parent: &Dir, name: &OsStr) -> Result<(), FsError> {
     if parent.stat_entry(name)?.kind != FileKind::Directory {
         return parent.unlink(name);
     }
-    if depth > 0 {
-        let folder = parent.open_dir(name)?;
-        for inner in folder.list()? {
-            remove_tree(&folder, &inner, depth - 1)?;
+    let top = parent.open_dir(name)?;
+    for level in 0..LEVELS_MAX {
+        let names = top.list()?;
+        if names.is_empty() {
+            break;
+        }
+        for (index, name) in names.iter().enumerate() {
+            if top.stat_entry(name)?.kind == FileKind::Directory {
+                flatten(&top, name, &format!("up-{level}-{index}"))?;
+            } else {
+                top.unlink(name)?;
+            }
         }
     }
     parent.remove_dir(name)
+}
+
+/// Removes a folder, and moves the folders in it beside it.
+fn flatten(top: &Dir, name: &OsStr, beside: &str) -> Result<(), FsError> {
+    let folder = top.open_dir(name)?;
+    for (index, inner) in folder.list()?.iter().enumerate() {
+        if folder.stat_entry(inner)?.kind == FileKind::Directory {
+            folder.rename_new(inner, top, format!("{beside}-{index}"))?;
+        } else {
+            folder.unlink(inner)?;
+        }
+    }
+    top.remove_dir(name)
 }
 
 const PREFIX: &str = "packhouse-component-";
@@ -226,5 +259,5 @@ const MODE_FOLDER: u32 = 0o700;
 const MODE_INPUT: u32 = 0o400;
 /// Hex digits of a name: 64 bits.
 const NAME_DIGITS: usize = 16;
-/// How deep a program may nest folders for them to be removed.
-const DEPTH_MAX: u32 = 16;
+/// How deep a program may nest folders, each in another, for them to be removed.
+const LEVELS_MAX: u32 = 10_000;

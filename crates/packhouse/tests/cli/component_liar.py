@@ -206,7 +206,8 @@ class HardLink(Honest):
 class Folder(Honest):
     def case(self, request, reply):
         os.unlink(path(last(reply)))
-        os.makedirs(path(last(reply)) + "/deep/er")
+        os.makedirs(path(last(reply)) + "/up-0-0" * 40 + "/b")
+        store(last(reply) | {"file": last(reply)["file"] + "/up-0-0/b"}, b"x")
 
 
 class Pipe(Honest):
