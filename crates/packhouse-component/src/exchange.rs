@@ -202,8 +202,7 @@ fn sweep(parent: &Dir, uid: u32) {
     }
 }
 
-/// Removes a session's folder. Its lock goes last: a removal that is interrupted is done by the next
-/// driver.
+/// Removes a session's folder. Its lock goes last: what is interrupted is done by the next driver.
 fn remove_session(parent: &Dir, name: &OsStr) -> Result<(), FsError> {
     let folder = parent.open_dir(name)?;
     for inner in folder.list()?.iter().filter(|inner| *inner != LOCK) {
