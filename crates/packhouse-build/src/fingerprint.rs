@@ -131,8 +131,9 @@ pub fn fingerprint(
         "files": located.collect::<Map<_, _>>(),
         "source": source.top.map(disk::text),
     });
+    let identities = digests.identities();
     digests.keep()?;
-    Ok(Fingerprint::new(facts, places, files))
+    Ok(Fingerprint::new(facts, places, files).with_identities(identities))
 }
 
 /// The real path of a file and the digest of its content, hashed now: what `Fingerprint::covers` is

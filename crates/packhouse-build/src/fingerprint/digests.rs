@@ -53,6 +53,7 @@ pub(super) struct Digests<'a> {
 #[derive(Default)]
 struct Asked {
     contents: BTreeMap<PathBuf, Content>,
+    identities: BTreeMap<PathBuf, StatIdentity>,
     receipts: Vec<Receipt>,
     hashed: u64,
 }
@@ -134,6 +135,11 @@ impl<'a> Digests<'a> {
         }
     }
 
+    /// What each file was that was asked for, by the path that it was asked for with.
+    pub(super) fn identities(&self) -> BTreeMap<PathBuf, StatIdentity> {
+        self.lock().identities.clone()
+    }
+
     /// Keeps the receipts of all that was asked for. What was too young when it was hashed is
     /// hashed once more when a change would show; errors where that gives something else. What
     /// can't be written costs hashes the next time.
@@ -193,6 +199,7 @@ impl<'a> Digests<'a> {
         };
         let mut asked = self.lock();
         asked.contents.insert(path.to_owned(), content);
+        asked.identities.insert(path.to_owned(), before);
         asked.hashed += u64::from(known.is_none());
         if can_tell {
             asked.receipts.push(Receipt {

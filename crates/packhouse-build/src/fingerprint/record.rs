@@ -7,6 +7,7 @@
 use packhouse_base::Blame;
 use packhouse_base::canonical::{self, CanonicalError};
 use packhouse_base::digest::Digest;
+use packhouse_sys::stat::StatIdentity;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -21,6 +22,7 @@ pub struct Fingerprint {
     places: Value,
     digest: Digest,
     files: BTreeMap<PathBuf, Digest>,
+    identities: BTreeMap<PathBuf, StatIdentity>,
 }
 
 /// One fact in which two builds differ.
@@ -70,7 +72,15 @@ impl Fingerprint {
             places,
             digest,
             files,
+            identities: BTreeMap::new(),
         }
+    }
+
+    /// Adds what each file was that was hashed for it, by path: no fact, and in no record.
+    #[must_use]
+    pub fn with_identities(mut self, identities: BTreeMap<PathBuf, StatIdentity>) -> Self {
+        self.identities = identities;
+        self
     }
 
     /// Reads a record back. Its files are not known then. Errors on any bytes that `render` would
@@ -125,6 +135,20 @@ impl Fingerprint {
     /// The files whose digests are facts, by real path. A fingerprint that was read back has none.
     pub fn files(&self) -> &BTreeMap<PathBuf, Digest> {
         &self.files
+    }
+
+    /// The files that were hashed for either of two fingerprints and are not the very files that
+    /// they were for the other, in order: another inode or time, though the content be the same. A
+    /// file that was swapped in between and put back is among them. Those of a fingerprint that was
+    /// read back are not known: all of the other's are named then.
+    pub fn touched_since(&self, earlier: &Self) -> Vec<PathBuf> {
+        let paths = self.identities.keys().chain(earlier.identities.keys());
+        let paths: BTreeSet<&PathBuf> = paths.collect();
+        let touched = paths.into_iter().filter(|path| {
+            let (then, now) = (earlier.identities.get(*path), self.identities.get(*path));
+            then != now
+        });
+        touched.cloned().collect()
     }
 
     /// The record: canonical JSON.

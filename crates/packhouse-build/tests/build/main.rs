@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod fingerprint;
+mod fingerprint_files;
 mod fingerprint_kept;
 mod fingerprint_source;
 mod fingerprint_world;
