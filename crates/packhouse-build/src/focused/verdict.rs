@@ -84,23 +84,21 @@ impl fmt::Display for Verdict {
 /// it was too long.
 pub fn judge(exit: Exit, was_cut: bool, reading: &Reading) -> Judged {
     let judged = |verdict, why: String| Judged { verdict, why };
+    let early = |verdict, why: String| {
+        let failed = failed(reading, &format!("; {why}"));
+        failed.unwrap_or_else(|| judged(verdict, why))
+    };
     let code = match exit {
-        Exit::TimedOut => return judged(Verdict::TimedOut, "its time was over".to_owned()),
+        Exit::TimedOut => return early(Verdict::TimedOut, "its time was over".to_owned()),
         Exit::Signalled(signal) => {
-            return judged(Verdict::Crashed, format!("ended by signal {signal}"));
+            return early(Verdict::Crashed, format!("ended by signal {signal}"));
         }
         Exit::Exited(code) => code,
     };
-    let counts = reading.counts;
-    if counts.failed > 0 {
-        let first = match &reading.first_failed {
-            Some(name) => format!(", first {name}"),
-            None => String::new(),
-        };
-        let of = counts.passed + counts.failed;
-        let why = format!("{} of {of} cases failed{first}", counts.failed);
-        return judged(Verdict::Fail, why);
+    if let Some(failed) = failed(reading, "") {
+        return failed;
     }
+    let counts = reading.counts;
     let exit = match code {
         0 => String::new(),
         code => format!("; exit code {code}"),
@@ -125,6 +123,20 @@ pub fn judge(exit: Exit, was_cut: bool, reading: &Reading) -> Judged {
         return judged(Verdict::Fail, why);
     }
     judged(Verdict::Pass, String::new())
+}
+
+/// A case that failed is a failure whatever else is wrong; what else there was, is said.
+fn failed(reading: &Reading, end: &str) -> Option<Judged> {
+    let counts = reading.counts;
+    let first = match &reading.first_failed {
+        Some(name) => format!(", first {name}"),
+        None => String::new(),
+    };
+    let of = counts.passed + counts.failed;
+    (counts.failed > 0).then(|| Judged {
+        verdict: Verdict::Fail,
+        why: format!("{} of {of} cases failed{first}{end}", counts.failed),
+    })
 }
 
 #[cfg(test)]
@@ -185,6 +197,18 @@ mod tests {
                 reading(3, 0, 0),
                 Verdict::TimedOut,
                 "its time was over",
+            ),
+            (
+                Exit::Signalled(11),
+                faulty(3, 1),
+                Verdict::Fail,
+                "1 of 4 cases failed, first MUL_MAT(m=16); ended by signal 11",
+            ),
+            (
+                Exit::TimedOut,
+                faulty(3, 1),
+                Verdict::Fail,
+                "1 of 4 cases failed, first MUL_MAT(m=16); its time was over",
             ),
         ];
         for (exit, reading, verdict, why) in said {

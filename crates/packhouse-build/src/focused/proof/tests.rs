@@ -308,6 +308,27 @@ fn tap_is_counted_and_each_fault_is_named() {
     }
 }
 
+#[test]
+fn tap_directives_are_read_as_readers_of_tap_do() {
+    for (line, counts) in [
+        ("ok 1 - gpu #skip no card", (0, 0, 1)),
+        ("ok 1 - gpu # SKIP see bug # 12", (0, 0, 1)),
+        ("ok 1 - bug #12 #  Skipped", (0, 0, 1)),
+        ("ok 1 - gpu #TODO later", (0, 0, 1)),
+        ("not ok 1 - gpu #TODO later", (0, 0, 1)),
+        ("ok 1#skip", (0, 0, 1)),
+        ("ok # skip", (0, 0, 1)),
+        (r"ok 1 - a \\# skip", (0, 0, 1)),
+        (r"ok 1 - a \# SKIP", (1, 0, 0)),
+        (r"not ok 1 - a \# todo", (0, 1, 0)),
+        ("ok 1 - skip # 12", (1, 0, 0)),
+        ("ok 1 - a # ski\u{ed}", (1, 0, 0)),
+    ] {
+        let text = format!("1..1\n{line}\n");
+        assert_eq!(read(&Proof::Tap, &text), (counts, String::new()), "{line}");
+    }
+}
+
 mod any {
     use super::*;
     use proptest::prelude::*;
