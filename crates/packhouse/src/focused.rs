@@ -17,13 +17,13 @@ use packhouse_build::fingerprint::{
     self, Fingerprint, FingerprintError, Request, World, content_of, is_static,
 };
 use packhouse_build::focused::{
-    Environment, FocusedError, Host, Launch, Order, Outcome, Proof, Runs, RunsError,
-    TESTS_BYTES_MAX, Test, TestsError, Verdict, backend_ops_tests, find_program, focused,
-    parse_tests, run_child,
+    Environment, FocusedError, Host, Launch, NamedFile, Order, Outcome, Proof, Runs, RunsError,
+    TESTS_BYTES_MAX, Test, TestsError, Verdict, backend_ops_tests, find_program, focused, head_of,
+    named_file, parse_tests, run_child,
 };
 use packhouse_proc::devices::Roots;
 use packhouse_proc::devices::host_tools::HostTools;
-use packhouse_stage::models::FileDigests;
+use packhouse_stage::models::{FileDigests, digest_of};
 use packhouse_sys::child::{Ended, StartError};
 use packhouse_sys::clock::{Clock, RealClock};
 use packhouse_sys::fs::Fs;
@@ -59,6 +59,7 @@ pub(crate) fn execute(args: &FocusedArgs, lookup: Lookup<'_>) -> Result<Answer, 
         environment: environment.variables(),
         own: places::whole_environment(),
         fixtures: Fixtures::new(place, digests.as_ref()),
+        digests: digests.as_ref(),
         tools: worker_devices::tools(lookup),
         roots: Roots::default(),
         state: &state,
@@ -88,6 +89,7 @@ struct ThisHost<'a> {
     environment: Vec<(OsString, OsString)>,
     own: Vec<(OsString, OsString)>,
     fixtures: Fixtures<'a>,
+    digests: Option<&'a FileDigests>,
     tools: HostTools,
     roots: Roots,
     state: &'a Path,
@@ -131,6 +133,19 @@ impl Host for ThisHost<'_> {
 
     fn content_of(&self, path: &Path) -> Result<(PathBuf, Digest), FingerprintError> {
         content_of(path, &self.world())
+    }
+
+    fn named(&self, path: &Path) -> Result<Option<NamedFile>, FingerprintError> {
+        named_file(path, &|file| {
+            let digest = digest_of(self.digests, file, &|_| {}, &|| false);
+            digest
+                .map(|found| found.digest)
+                .map_err(|error| error.to_string())
+        })
+    }
+
+    fn head(&self, program: &Path) -> Vec<u8> {
+        head_of(program)
     }
 
     fn is_static(&self, program: &Path) -> bool {

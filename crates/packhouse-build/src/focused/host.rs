@@ -1,11 +1,12 @@
 //! What a run asks of the host, as a trait: tests bring their own.
 
 use super::loaded::{DEBUG, DEBUG_FILES, DEBUG_OUTPUT};
+use super::named::NamedFile;
 use super::test::Test;
 use crate::fingerprint::{Fingerprint, FingerprintError};
 use packhouse_base::digest::Digest;
 use packhouse_sys::child::{self, Ended, Keep, Order, StartError};
-use packhouse_sys::fs::File;
+use packhouse_sys::fs::{Dir, File};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -28,6 +29,12 @@ pub trait Host {
     /// The real path of a file and the digest of its content as it is now.
     fn content_of(&self, path: &Path) -> Result<(PathBuf, Digest), FingerprintError>;
 
+    /// The regular file to which a path leads, as it is now; `None` where there is none.
+    fn named(&self, path: &Path) -> Result<Option<NamedFile>, FingerprintError>;
+
+    /// The beginning of a program's file; empty where it can't be read.
+    fn head(&self, program: &Path) -> Vec<u8>;
+
     /// Whether a program loads nothing: it has no dynamic section.
     fn is_static(&self, program: &Path) -> bool;
 
@@ -43,12 +50,14 @@ pub trait Host {
 pub struct Launch<'a> {
     /// The test.
     pub test: &'a Test,
-    /// Its program.
+    /// Its program, by the path at which it was found.
     pub program: &'a Path,
     /// All of its environment.
     pub environment: &'a [(OsString, OsString)],
     /// The folder it works in.
     pub folder: &'a Path,
+    /// The folder into which its loader writes.
+    pub loading: &'a Dir,
     /// What keeps its standard output.
     pub stdout: &'a File,
     /// What keeps its standard error.

@@ -4,23 +4,30 @@
 //! nor do time limits: a pass is a pass whatever it might have taken.
 
 use super::environment::Environment;
+use super::named::NamedFile;
 use super::test::Test;
 use super::words::lossless;
 use packhouse_base::canonical;
 use packhouse_base::digest::Digest;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A test with its program found and hashed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bound<'a> {
     /// The test.
     pub test: &'a Test,
-    /// Its program.
+    /// Its program, by the path at which it was found: this is what is started.
     pub program: PathBuf,
+    /// The program's real path.
+    pub real: PathBuf,
     /// The program's content.
     pub program_digest: Digest,
+    /// What runs it, where it is a script.
+    pub interpreters: Vec<NamedFile>,
+    /// The files that its command names.
+    pub files: Vec<NamedFile>,
 }
 
 /// The facts of a key, and the key itself.
@@ -31,8 +38,9 @@ pub struct Key {
 }
 
 impl Key {
-    /// Makes the key of a run.
+    /// Makes the key of a run whose tests work in this folder.
     pub fn new(
+        folder: &Path,
         fingerprint: Digest,
         fixtures: &BTreeMap<String, Digest>,
         devices: &BTreeSet<String>,
@@ -44,11 +52,20 @@ impl Key {
             .map(|(id, digest)| (id.clone(), json!(digest.to_string())));
         let mut tests: Vec<&Bound<'_>> = tests.iter().collect();
         tests.sort_by(|one, other| one.test.name.cmp(&other.test.name));
+        let files = |files: &[NamedFile]| -> Vec<Value> {
+            let facts = files.iter().map(
+                |file| json!({"path": lossless(&file.path), "sha256": file.sha256.to_string()}),
+            );
+            facts.collect()
+        };
         let tests = tests.into_iter().map(|bound| {
             json!({
                 "command": bound.test.command.iter().map(lossless).collect::<Vec<_>>(),
+                "files": files(&bound.files),
+                "interpreters": files(&bound.interpreters),
                 "name": bound.test.name,
                 "program": lossless(&bound.program),
+                "program_real": lossless(&bound.real),
                 "program_sha256": bound.program_digest.to_string(),
                 "proof": bound.test.proof,
             })
@@ -58,6 +75,7 @@ impl Key {
             "environment": environment.to_value(),
             "fingerprint": fingerprint.to_string(),
             "fixtures": Value::Object(fixtures.collect()),
+            "folder": lossless(folder),
             "schema": KEY_SCHEMA,
             "tests": tests.collect::<Vec<_>>(),
         }))
@@ -98,6 +116,10 @@ mod tests {
     }
 
     struct Facts {
+        folder: &'static str,
+        real: &'static str,
+        interpreters: Vec<NamedFile>,
+        files: Vec<NamedFile>,
         fingerprint: u8,
         fixture: u8,
         devices: Vec<&'static str>,
@@ -108,12 +130,24 @@ mod tests {
         given: Vec<OsString>,
     }
 
+    fn file(path: &str, digest: u8) -> NamedFile {
+        NamedFile {
+            path: PathBuf::from(path),
+            sha256: Digest::from_bytes([digest; 32]),
+            identity: None,
+        }
+    }
+
     fn facts() -> Facts {
         let ops = Proof::BackendOps {
             backend: Some("CPU".to_owned()),
             op: None,
         };
         Facts {
+            folder: "/b",
+            real: "/b/program",
+            interpreters: vec![file("/bin/sh", 5)],
+            files: vec![file("/b/kernel.cl", 6)],
             fingerprint: 1,
             fixture: 2,
             devices: vec!["cpu:0"],
@@ -135,12 +169,16 @@ mod tests {
             .map(|test| Bound {
                 test,
                 program: PathBuf::from(facts.program),
+                real: PathBuf::from(facts.real),
                 program_digest: digest(facts.program_digest),
+                interpreters: facts.interpreters.clone(),
+                files: facts.files.clone(),
             })
             .collect();
         let environment = Environment::new(&facts.whole, &facts.given);
         let environment = environment.expect("because all is well formed");
         Key::new(
+            Path::new(facts.folder),
             digest(facts.fingerprint),
             &fixtures,
             &devices,
@@ -152,7 +190,17 @@ mod tests {
     #[test]
     fn each_fact_takes_part_in_the_key() {
         type Change = fn(&mut Facts);
-        let changes: [(&str, Change); 12] = [
+        let changes: [(&str, Change); 18] = [
+            ("folder", |facts| facts.folder = "/b/bin"),
+            ("real program", |facts| facts.real = "/b/multi"),
+            ("interpreter", |facts| {
+                facts.interpreters = vec![file("/bin/sh", 9)]
+            }),
+            ("no interpreter", |facts| facts.interpreters.clear()),
+            ("named file", |facts| {
+                facts.files = vec![file("/b/kernel.cl", 9)]
+            }),
+            ("no named file", |facts| facts.files.clear()),
             ("fingerprint", |facts| facts.fingerprint = 9),
             ("fixture", |facts| facts.fixture = 9),
             ("device", |facts| facts.devices = vec!["cpu:1"]),

@@ -4,7 +4,7 @@
 //! - the old result is gone before the first test starts, the new one appears after the last log
 //!   is durable;
 //! - the fingerprint is taken again after the tests: a build that changed under them has no result
-//!   but `not executed`;
+//!   but `not executed`, though it be the same again after them;
 //! - a pass is reusable only if everything that its tests loaded was seen, and is a part of the
 //!   fingerprint.
 
@@ -12,11 +12,13 @@ use super::environment::Environment;
 use super::folder::{KEYS_KEPT, LOG_BYTES_MAX, RUNS_KEPT, RunFolder, Runs, RunsError};
 use super::host::Host;
 use super::key::{Bound, Key};
+use super::named;
 use super::one::{Scene, run_test};
 use super::record::{RESULT_SCHEMA, RunResult, TestResult};
 use super::reuse::{self, NotReused};
 use super::test::Test;
 use super::verdict::Verdict;
+use super::words::lossless;
 use crate::fingerprint::{Fingerprint, FingerprintError};
 use packhouse_base::Blame;
 use packhouse_base::digest::Digest;
@@ -177,18 +179,22 @@ fn plan<'a, H: Host>(
     let mut programs = Vec::new();
     for test in order.tests {
         let program = find(host, test)?;
-        let (program, program_digest) = match fingerprint.files().get(&program) {
-            Some(digest) => (program, *digest),
+        let (real, program_digest) = match fingerprint.files().get(&program) {
+            Some(digest) => (program.clone(), *digest),
             None => host.content_of(&program)?,
         };
         programs.push(Bound {
             test,
+            interpreters: named::interpreters(host, &real, order.build)?,
+            files: named::words(host, test, order.build)?,
             program,
+            real,
             program_digest,
         });
     }
     let devices = devices(&fingerprint);
     let key = Key::new(
+        order.build,
         fingerprint.digest(),
         fixtures,
         &devices,
@@ -244,10 +250,18 @@ fn execute<H: Host>(
     }
     run.sync()?;
     let mut verdict = Verdict::of_all(tests.iter().map(|test| test.verdict));
+    for bound in &plan.bound {
+        // A test may write what its command names: that is no fault of it.
+        if named::words(host, bound.test, order.build)? != bound.files {
+            let name = &bound.test.name;
+            not_reusable.insert(format!(
+                "{name}: a file that it names was touched meanwhile"
+            ));
+        }
+    }
     let after = host.fingerprint()?;
-    if after.digest() != plan.fingerprint.digest() {
-        let what = changed(&plan.fingerprint, &after);
-        not_reusable.insert(format!("the build changed while its tests ran: {what}"));
+    if let Some(what) = changed(&plan.fingerprint, &after) {
+        not_reusable.insert(what);
         if verdict == Verdict::Pass {
             verdict = Verdict::NotExecuted;
         }
@@ -265,11 +279,22 @@ fn execute<H: Host>(
     })
 }
 
-/// The first fact in which two fingerprints differ.
-fn changed(before: &Fingerprint, after: &Fingerprint) -> String {
-    let differences = crate::fingerprint::explain(before, after);
-    let first = differences
-        .first()
-        .map(|difference| difference.fact.join(", "));
-    first.unwrap_or_else(|| after.digest().to_string())
+/// What shows that a build is not what it was: the first fact in which it differs, or the first file
+/// that was touched, though its content be the same again.
+fn changed(before: &Fingerprint, after: &Fingerprint) -> Option<String> {
+    if after.digest() != before.digest() {
+        let differences = crate::fingerprint::explain(before, after);
+        let first = differences
+            .first()
+            .map(|difference| difference.fact.join(", "));
+        let what = first.unwrap_or_else(|| after.digest().to_string());
+        return Some(format!("the build changed while its tests ran: {what}"));
+    }
+    let touched = after.touched_since(before);
+    let first = lossless(touched.first()?);
+    let more = match touched.len() - 1 {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    Some(format!("touched while its tests ran: {first}{more}"))
 }

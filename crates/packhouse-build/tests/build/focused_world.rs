@@ -3,7 +3,8 @@
 use packhouse_base::digest::Digest;
 use packhouse_build::fingerprint::{Fingerprint, FingerprintError};
 use packhouse_build::focused::{
-    Environment, FocusedError, Host, Launch, Order, Outcome, Proof, Runs, Test, focused,
+    Environment, FocusedError, Host, Launch, NamedFile, Order, Outcome, Proof, Runs, Test, focused,
+    head_of, named_file,
 };
 use packhouse_sys::child::{Ended, Exit, StartError};
 use packhouse_sys::clock::Clock;
@@ -36,7 +37,7 @@ pub(crate) struct FakeHost {
 }
 
 impl FakeHost {
-    /// A build of one program, which is covered, loads nothing and passes.
+    /// A build of one program, which is covered, loads nothing more and passes.
     pub(crate) fn new() -> Self {
         let fixtures = BTreeMap::from([("fixture".to_owned(), Digest::of(b"fixture"))]);
         let covered = BTreeMap::from([(PathBuf::from(PROGRAM), Digest::of(PROGRAM.as_bytes()))]);
@@ -47,7 +48,7 @@ impl FakeHost {
             are_fixtures_known: Cell::new(true),
             started: Cell::new(0),
             program: RefCell::new(prints("ok 1 - it\n1..1\n")),
-            is_static: Cell::new(true),
+            is_static: Cell::new(false),
         }
     }
 
@@ -57,10 +58,14 @@ impl FakeHost {
     }
 }
 
-/// A program that prints this and ends well.
+/// A program that prints this and ends well, as its loader says too.
 pub(crate) fn prints(text: &'static str) -> Program {
     Box::new(move |launch| {
         let written = launch.stdout.write_all_at(0, text.as_bytes());
+        let written = written.and_then(|()| {
+            let told = launch.loading.create_new("process.7", 0o600)?;
+            told.write_all_at(0, b"7:\tinitialize program: it\n7:\tcalling fini:  [0]\n")
+        });
         written.map_err(|_| StartError::Keep {
             program: launch.program.to_owned(),
             errno: 5,
@@ -108,6 +113,25 @@ impl Host for FakeHost {
         };
         let real = std::fs::canonicalize(path).unwrap_or(path.to_owned());
         Ok((real, Digest::of(&bytes)))
+    }
+
+    fn named(&self, path: &Path) -> Result<Option<NamedFile>, FingerprintError> {
+        match path.starts_with(BUILD) {
+            true => Ok(None),
+            false => named_file(path, &|file| {
+                let bytes = file
+                    .read_small(1 << 20)
+                    .map_err(|error| error.to_string())?;
+                Ok(Digest::of(&bytes))
+            }),
+        }
+    }
+
+    fn head(&self, program: &Path) -> Vec<u8> {
+        match program.starts_with(BUILD) {
+            true => b"\x7fELF".to_vec(),
+            false => head_of(program),
+        }
     }
 
     fn is_static(&self, _program: &Path) -> bool {
