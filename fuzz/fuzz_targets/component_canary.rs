@@ -3,6 +3,7 @@
 
 #![no_main]
 
+mod component_json;
 mod component_oracle;
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| {

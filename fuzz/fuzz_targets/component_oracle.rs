@@ -6,12 +6,11 @@
 //! - `J`, JSON;
 //! - `Q` and `R`, a message of a driver and of a program.
 
+use crate::component_json;
 use packhouse_component::frame::{FRAME_BYTES_MAX, Frames, encode};
 use packhouse_component::json;
 use packhouse_component::message::{Reply, Request};
-use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
-use serde_json::{Map, Value};
-use std::fmt;
+use serde_json::Value;
 
 /// A judge that is wrong on purpose.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -96,19 +95,13 @@ fn frames(input: &[u8]) -> Verdict {
 /// A value by our reader, if the other reads the same or both refuse.
 fn values(bytes: &[u8], mutant: Option<Mutant>) -> Result<Option<Value>, String> {
     let ours = json::parse(bytes);
-    let other = serde_json::from_slice::<Strict>(bytes)
-        .ok()
-        .filter(|strict| {
-            let is_shallow = depth(&strict.value) <= json::DEPTH_MAX;
-            let may_repeat = mutant == Some(Mutant::KeyTwice);
-            is_shallow && (may_repeat || !strict.has_twice) && !strict.has_float
-        });
+    let other = component_json::parse(bytes, mutant == Some(Mutant::KeyTwice));
     match (ours, other) {
-        (Ok(ours), Some(other)) if ours == other.value => Ok(Some(ours)),
-        (Err(_), None) => Ok(None),
-        (Ok(_), Some(_)) => Err("another value".into()),
-        (Ok(_), None) => Err("taken, and the other refuses it".into()),
-        (Err(error), Some(_)) => Err(format!("refused, and the other takes it: {error}")),
+        (Ok(ours), Ok(other)) if ours == other => Ok(Some(ours)),
+        (Err(_), Err(_)) => Ok(None),
+        (Ok(_), Ok(_)) => Err("another value".into()),
+        (Ok(_), Err(why)) => Err(format!("taken, and the other refuses it: {why}")),
+        (Err(error), Ok(_)) => Err(format!("refused, and the other takes it: {error}")),
     }
 }
 
@@ -130,95 +123,4 @@ fn messages(
         return Err("a message that is not read back".into());
     }
     Ok(())
-}
-
-/// How deep arrays and objects nest.
-fn depth(value: &Value) -> usize {
-    match value {
-        Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
-        Value::Object(fields) => 1 + fields.values().map(depth).max().unwrap_or(0),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 0,
-    }
-}
-
-/// A value by the other parser, which tells what it usually passes over.
-struct Strict {
-    value: Value,
-    has_twice: bool,
-    has_float: bool,
-}
-
-impl<'de> Deserialize<'de> for Strict {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(Eyes)
-    }
-}
-
-struct Eyes;
-
-impl Strict {
-    fn plain(value: impl Into<Value>) -> Self {
-        Self {
-            value: value.into(),
-            has_twice: false,
-            has_float: false,
-        }
-    }
-}
-
-impl<'de> Visitor<'de> for Eyes {
-    type Value = Strict;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("JSON")
-    }
-
-    fn visit_unit<E: Error>(self) -> Result<Strict, E> {
-        Ok(Strict::plain(Value::Null))
-    }
-
-    fn visit_bool<E: Error>(self, value: bool) -> Result<Strict, E> {
-        Ok(Strict::plain(value))
-    }
-
-    fn visit_u64<E: Error>(self, value: u64) -> Result<Strict, E> {
-        Ok(Strict::plain(value))
-    }
-
-    fn visit_i64<E: Error>(self, value: i64) -> Result<Strict, E> {
-        Ok(Strict::plain(value))
-    }
-
-    fn visit_f64<E: Error>(self, _: f64) -> Result<Strict, E> {
-        let mut strict = Strict::plain(Value::Null);
-        strict.has_float = true;
-        Ok(strict)
-    }
-
-    fn visit_str<E: Error>(self, value: &str) -> Result<Strict, E> {
-        Ok(Strict::plain(value))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Strict, A::Error> {
-        let mut strict = Strict::plain(Value::Null);
-        let mut values = Vec::new();
-        while let Some(item) = items.next_element::<Strict>()? {
-            strict.has_twice |= item.has_twice;
-            strict.has_float |= item.has_float;
-            values.push(item.value);
-        }
-        strict.value = Value::Array(values);
-        Ok(strict)
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Strict, A::Error> {
-        let mut strict = Strict::plain(Value::Null);
-        let mut values = Map::new();
-        while let Some((name, field)) = fields.next_entry::<String, Strict>()? {
-            strict.has_float |= field.has_float;
-            strict.has_twice |= field.has_twice | values.insert(name, field.value).is_some();
-        }
-        strict.value = Value::Object(values);
-        Ok(strict)
-    }
 }

@@ -332,7 +332,7 @@ fn a_program_that_keeps_to_no_protocol_is_ended_and_says_why() {
     .0;
     assert_eq!(
         no_json,
-        "at hello: not JSON of this protocol at byte 0: expected a value"
+        "at hello: not JSON of this protocol: expected value at line 1 column 1"
     );
     let closed = script("exec >&-; exec sleep 300", twenty).0;
     assert_eq!(closed, "at hello: the program closed its stdout");

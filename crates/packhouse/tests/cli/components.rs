@@ -261,7 +261,7 @@ fn a_program_that_leaves_the_protocol_was_not_executed() {
         ),
         ("Protocol", 3, protocol),
         ("UnknownField", 3, "in case 0: speedup: unknown field"),
-        ("Rate", 3, "in case 0: not JSON of this protocol at byte "),
+        ("Rate", 3, "in case 0: not JSON of this protocol: "),
         ("Answers", 3, "bytes on stdout that nobody asked for"),
         ("Chatty", 3, chatty),
         ("Half", 3, "in case 0: the program ended with code 0"),
