@@ -1,8 +1,8 @@
 //! JSON as this protocol has it: what serde_json reads, less what it would pass over.
 //!
 //! Invariants: a number is an integer of 64 bits without fraction, exponent or `-0`; no object has
-//! a key twice; nothing is nested deeper than `DEPTH_MAX`. Blanks, the order of keys and escapes are
-//! free, so that any language's writer will do.
+//! a key twice; nothing is nested deeper than `DEPTH_MAX`. Blanks, the order of keys and escapes
+//! are free, so that any language's writer will do.
 
 use packhouse_base::Blame;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};

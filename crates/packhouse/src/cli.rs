@@ -1,8 +1,8 @@
 //! The words of the command line. Their help text is the command reference (`docs/cli.md`).
 
 use crate::fingerprint_words::FingerprintArgs;
-use crate::focused_words::FocusedArgs;
 use crate::fixture_words::FixtureCommand;
+use crate::focused_words::FocusedArgs;
 use crate::image_words::ImageCommand;
 use crate::model_words::ModelCommand;
 use crate::registry_words::RegistryCommand;
