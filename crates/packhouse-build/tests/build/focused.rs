@@ -2,7 +2,9 @@
 
 use crate::focused_world::{FakeHost, PROGRAM, ended, prints, run, tap};
 use packhouse_base::digest::Digest;
-use packhouse_build::focused::{KEYS_KEPT, NotReused, Outcome, RUNS_KEPT, Runs, Test, Verdict};
+use packhouse_build::focused::{
+    KEYS_KEPT, NotReused, Outcome, RUNS_KEPT, Runs, Test, Verdict, named_file,
+};
 use packhouse_sys::child::Exit;
 use packhouse_sys::clock::RealClock;
 use packhouse_sys::real::RealFs;
@@ -305,6 +307,36 @@ fn a_build_that_changes_under_its_tests_has_no_result() {
     let said = ["the build changed while its tests ran: build"];
     assert_eq!(result.not_reusable, said);
     bench.host.facts.borrow_mut()["build"] = json!(1);
+    let verdict = Verdict::NotExecuted;
+    assert_eq!(bench.refusal(), NotReused::NoPass { verdict });
+    fs::remove_dir_all(bench.folder.path()).unwrap();
+}
+
+#[test]
+fn a_file_that_is_swapped_under_its_tests_and_put_back_takes_their_pass() {
+    let bench: &'static Bench = Box::leak(Box::new(Bench::new()));
+    let identity = |bytes: &str| {
+        let path = bench.folder.path().join("file");
+        fs::write(&path, bytes).unwrap();
+        let file = named_file(&path, &|_| Ok(Digest::of(b""))).unwrap();
+        file.and_then(|file| file.identity)
+            .expect("because it is there")
+    };
+    let touch = move |bytes: &str| {
+        let mut identities = bench.host.identities.borrow_mut();
+        identities.insert(PathBuf::from("/build/libk.so"), identity(bytes));
+        identities.insert(PathBuf::from("/build/libl.so"), identity(bytes));
+    };
+    touch("1");
+    assert_eq!(bench.run().result.verdict, Verdict::Pass);
+    bench.host.does(Box::new(move |launch| {
+        touch("22");
+        prints("ok 1 - it\n1..1\n")(launch)
+    }));
+    let result = bench.run().result;
+    assert_eq!(result.verdict, Verdict::NotExecuted);
+    let said = ["touched while its tests ran: /build/libk.so and 1 more"];
+    assert_eq!(result.not_reusable, said);
     let verdict = Verdict::NotExecuted;
     assert_eq!(bench.refusal(), NotReused::NoPass { verdict });
     fs::remove_dir_all(bench.folder.path()).unwrap();

@@ -6,6 +6,7 @@ use packhouse_build::focused::{Environment, Outcome, RunResult, Test, Verdict, r
 use packhouse_sys::clock::RealClock;
 use packhouse_sys::real::RealFs;
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -85,6 +86,14 @@ impl Bench {
             .expect("because a C compiler is among the basics");
         assert!(done.success(), "{name}");
         target
+    }
+
+    /// A script for a program.
+    fn script(&self, name: &str, interpreter: &str) -> PathBuf {
+        let path = self.path(name);
+        fs::write(&path, format!("#!{interpreter}\n")).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        path
     }
 
     /// A program that loads a library by its path, and passes.
@@ -298,4 +307,149 @@ fn what_a_test_says_on_stderr_is_kept_and_proves_nothing() {
     let log = &outcome.result.tests[0].logs[1];
     let said = fs::read_to_string(outcome.logs.join(&log.file)).unwrap();
     assert_eq!((said.as_str(), log.bytes), ("ok 1\n1..1\n", 10));
+}
+
+#[test]
+fn what_runs_a_script_is_in_its_key_and_its_pass_is_not_taken() {
+    let bench = Bench::new();
+    let print = |word: &str| {
+        format!("#include <stdio.h>\nint main(void) {{ return puts(\"{word}\") < 0; }}")
+    };
+    let interpreter = bench.cc("interpreter", &print("ok 1\\n1..1"), &[]);
+    let outer = bench.script("outer", &text(&interpreter));
+    let script = bench.script("script", &text(&outer));
+    bench.cover(&[&interpreter, &outer, &script]);
+    let test = || tap("it", &[&text(&script)]);
+    let first = bench.run(test(), false).result;
+    let said = "it: it is a script: what it starts is not all seen";
+    assert_eq!(
+        (first.verdict, &first.not_reusable[..]),
+        (Verdict::Pass, &[said.to_owned()][..])
+    );
+    let ran = &first.facts["tests"][0]["interpreters"];
+    let path = |index: usize| ran[index]["path"].as_str().unwrap().to_owned();
+    assert_eq!((path(0), path(1)), (text(&outer), text(&interpreter)));
+    assert!(!bench.run(test(), true).was_reused);
+    bench.cc("interpreter", &print("not ok 1\\n1..1"), &[]);
+    let second = bench.run(test(), false).result;
+    assert_eq!(second.verdict, Verdict::Fail);
+    assert_ne!(first.key, second.key);
+}
+
+/// A program that passes, and before it ends does this.
+fn that_does(what: &str) -> String {
+    format!(
+        "#define _GNU_SOURCE\n#include <dlfcn.h>\n#include <stdio.h>\n#include <unistd.h>\n\
+         int main(int count, char **words) {{ char *none[] = {{0}}; (void)none; (void)count;\n\
+         (void)words; puts(\"ok 1\\n1..1\"); fflush(stdout); {what} return 0; }}"
+    )
+}
+
+#[test]
+fn a_program_that_silences_its_loader_is_not_taken_for_seen() {
+    let bench = Bench::new();
+    let library = bench.cc(
+        "libextra.so",
+        "int f(void) { return 1; }",
+        &["-shared", "-fPIC"],
+    );
+    let load = format!("dlopen(\"{}\", RTLD_NOW);", text(&library));
+    for what in [
+        format!("closefrom(3); {load}"),
+        // One that is another program at its end, whose loader is told nothing.
+        "execve(\"/bin/true\", words, none);".to_owned(),
+        format!("{load} _exit(0);"),
+    ] {
+        let program = bench.cc("program", &that_does(&what), &["-ldl"]);
+        bench.cover(&[&program, &library]);
+        let test = tap("it", &[&text(&program)]);
+        let result = bench.run(test, false).result;
+        let said = "it: its loader's account ends before it does: what it loaded later is not seen";
+        let reasons: Vec<_> = result.not_reusable.iter().map(String::as_str).collect();
+        assert_eq!(
+            (result.verdict, reasons),
+            (Verdict::Pass, vec![said]),
+            "{what}"
+        );
+    }
+}
+
+#[test]
+fn what_a_test_leaves_for_the_reader_of_its_loader_costs_its_own_pass_alone() {
+    for what in [
+        "mkdir $F/x",
+        "mkfifo $F/x",
+        "ln -s /dev/zero $F/x",
+        "rm -r $F",
+    ] {
+        let bench = Bench::new();
+        bench.cover(&[Path::new("/bin/sh")]);
+        let script = format!("F=${{LD_DEBUG_OUTPUT%/*}}; {what}; echo 'ok 1'; echo 1..1");
+        let result = bench.shell(&script);
+        assert_eq!(result.verdict, Verdict::Pass, "{what}: {result:?}");
+        let said = "it: what its loader told can't be read: ";
+        let is_said = result
+            .not_reusable
+            .iter()
+            .any(|doubt| doubt.starts_with(said));
+        let is_gone = what.starts_with("rm") && !result.not_reusable.is_empty();
+        assert!(is_said || is_gone, "{what}: {:?}", result.not_reusable);
+    }
+}
+
+#[test]
+fn a_file_that_a_command_names_is_its_content() {
+    let bench = Bench::new();
+    let test = |word: &str| tap("it", &["/bin/sh", "-c", "echo ok 1; echo 1..1", word]);
+    let key = |word: &str| bench.run(test(word), false).result.key;
+    let absent = key("kernel.cl");
+    fs::write(bench.path("kernel.cl"), "1").unwrap();
+    let absolute = text(&bench.path("kernel.cl"));
+    let option = format!("--kernel={absolute}");
+    let words = [
+        "kernel.cl",
+        absolute.as_str(),
+        option.as_str(),
+        "a=kernel.cl",
+    ];
+    let first = words.map(key);
+    assert!(!first.contains(&absent));
+    fs::write(bench.path("kernel.cl"), "2").unwrap();
+    let second = words.map(key);
+    fs::write(bench.path("kernel.cl"), "1").unwrap();
+    for (index, word) in words.iter().enumerate() {
+        assert_ne!(first[index], second[index], "{word}");
+        assert_eq!(first[index], key(word), "{word}");
+    }
+    let script = "echo ok 1; echo 1..1; mv kernel.cl x; cp x kernel.cl";
+    let named = tap("it", &["/bin/sh", "-c", script, "kernel.cl"]);
+    let result = bench.run(named, false).result;
+    let said = "it: a file that it names was touched meanwhile".to_owned();
+    assert!(
+        result.not_reusable.contains(&said),
+        "{:?}",
+        result.not_reusable
+    );
+    assert_eq!(result.verdict, Verdict::Pass);
+}
+
+#[test]
+fn a_program_is_started_by_the_name_at_which_it_was_found() {
+    let bench = Bench::new();
+    let line = "#include <stdio.h>\n#include <string.h>\nint main(int count, char **words) {\n\
+                (void)count; int is_check = !!strstr(words[0], \"/check\");\n\
+                return puts(is_check ? \"ok 1\\n1..1\" : \"usage\") < 0; }";
+    let multi = bench.cc("multi", line, &[]);
+    let check = bench.path("check");
+    std::os::unix::fs::symlink("multi", &check).unwrap();
+    bench.cover(&[&multi]);
+    let result = bench.run(tap("it", &[&text(&check)]), false).result;
+    assert_eq!(result.verdict, Verdict::Pass, "{result:?}");
+    assert!(result.not_reusable.is_empty(), "{result:?}");
+    let facts = &result.facts["tests"][0];
+    assert_eq!(
+        (&facts["program"], &facts["program_real"]),
+        (&text(&check).into(), &text(&multi).into())
+    );
+    assert!(bench.run(tap("it", &[&text(&check)]), true).was_reused);
 }

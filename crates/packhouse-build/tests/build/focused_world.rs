@@ -9,6 +9,7 @@ use packhouse_build::focused::{
 use packhouse_sys::child::{Ended, Exit, StartError};
 use packhouse_sys::clock::Clock;
 use packhouse_sys::fs::Fs;
+use packhouse_sys::stat::StatIdentity;
 use serde_json::{Value, json};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -22,6 +23,8 @@ pub(crate) type Program = Box<dyn Fn(&Launch<'_>) -> Result<Ended, StartError>>;
 pub(crate) struct FakeHost {
     /// The files of the fingerprint.
     pub(crate) covered: RefCell<BTreeMap<PathBuf, Digest>>,
+    /// What these files are to the file system.
+    pub(crate) identities: RefCell<BTreeMap<PathBuf, StatIdentity>>,
     /// Its facts.
     pub(crate) facts: RefCell<Value>,
     /// The fixtures; `Err` when one is damaged.
@@ -43,6 +46,7 @@ impl FakeHost {
         let covered = BTreeMap::from([(PathBuf::from(PROGRAM), Digest::of(PROGRAM.as_bytes()))]);
         Self {
             covered: RefCell::new(covered),
+            identities: RefCell::default(),
             facts: RefCell::new(json!({"build": 1, "host": {"devices": {"cpu:0": {}}}})),
             fixtures: RefCell::new(Ok(fixtures)),
             are_fixtures_known: Cell::new(true),
@@ -99,11 +103,8 @@ impl Host for FakeHost {
 
     fn fingerprint(&self) -> Result<Fingerprint, FingerprintError> {
         let facts = self.facts.borrow().clone();
-        Ok(Fingerprint::new(
-            facts,
-            json!({}),
-            self.covered.borrow().clone(),
-        ))
+        let fingerprint = Fingerprint::new(facts, json!({}), self.covered.borrow().clone());
+        Ok(fingerprint.with_identities(self.identities.borrow().clone()))
     }
 
     fn content_of(&self, path: &Path) -> Result<(PathBuf, Digest), FingerprintError> {
