@@ -256,6 +256,7 @@ fn answer(outcome: &Outcome, made: &[String]) -> Answer {
         "key": result.key,
         "keys_removed": outcome.keys_removed,
         "logs": outcome.logs.display().to_string(),
+        "not_pruned": outcome.not_pruned.as_ref().map(ToString::to_string),
         "not_reused": outcome.not_reused.as_ref().map(ToString::to_string),
         "result": serde_json::to_value(result).unwrap_or(Value::Null),
         "reused": outcome.was_reused,
@@ -324,6 +325,10 @@ fn text(outcome: &Outcome, made: &[String]) -> String {
         count => {
             let _ = writeln!(text, "the logs of the {count} oldest runs went");
         }
+    }
+    if let Some(why) = &outcome.not_pruned {
+        let why = why.to_string();
+        let _ = writeln!(text, "not all old logs could be removed: {}", Shown(&why));
     }
     text
 }

@@ -161,7 +161,10 @@ impl<'a> Runs<'a> {
         let name = key.to_string();
         for _ in 0..LOCK_TRIES {
             let dir = private(&self.dir, &name, &self.owners)?;
-            let lock = open_or_create(&dir, LOCK)?;
+            // It may be on its way out.
+            let Some(lock) = there(open_or_create(&dir, LOCK))? else {
+                continue;
+            };
             if !lock.lock_within(self.clock, LockKind::Exclusive, (0, 1), timeout_ns)? {
                 break;
             }
@@ -191,23 +194,32 @@ impl<'a> Runs<'a> {
         }
     }
 
-    /// Removes the folders of keys used longest ago beyond `keep`, but those that are locked.
-    /// Answers how many went.
+    /// Removes the folders of keys used longest ago beyond `keep`, but those that are locked, and
+    /// what was left unfinished. Where another process does it already, nothing. Answers how many
+    /// went.
     pub fn prune(&self, keep: usize) -> Result<usize, RunsError> {
+        let pruning = open_or_create(&self.dir, LOCK)?;
+        if !pruning.try_lock(LockKind::Exclusive, 0, 1)? {
+            return Ok(0);
+        }
         let mut aged = Vec::new();
         for name in self.dir.list()? {
             let Some(name) = name.to_str() else { continue };
             if name.starts_with(TEMP_PREFIX) {
                 remove_folder(&self.dir, name)?;
-            } else if Digest::parse(name).is_ok() {
-                aged.push((self.dir.stat_entry(name)?.mtime_ns, name.to_owned()));
+            } else if Digest::parse(name).is_ok()
+                && let Some(stat) = there(self.dir.stat_entry(name))?
+            {
+                aged.push((stat.mtime_ns, name.to_owned()));
             }
         }
         aged.sort_unstable();
         let beyond = aged.len().saturating_sub(keep);
         let mut removed = 0;
         for (_, name) in aged.into_iter().take(beyond) {
-            let dir = self.dir.open_dir(&name)?;
+            let Some(dir) = there(self.dir.open_dir(&name))? else {
+                continue;
+            };
             let lock = open_or_create(&dir, LOCK)?;
             if lock.try_lock(LockKind::Exclusive, 0, 1)? {
                 remove_folder(&self.dir, &name)?;
@@ -241,6 +253,14 @@ impl KeyFolder<'_> {
             Ok(()) | Err(_) => {}
         }
         Ok(self.dir.sync()?)
+    }
+
+    /// Says that this key was used just now, so that it goes last.
+    pub fn refresh(&self) -> Result<(), RunsError> {
+        // An entry that comes and goes is a change of the folder.
+        let temp = format!("{TEMP_PREFIX}{}", random_digits(self.fs)?);
+        self.dir.create_new(&temp, FILE_MODE)?;
+        Ok(self.dir.unlink(&temp)?)
     }
 
     /// Makes the folder of a new run.
@@ -282,7 +302,7 @@ impl KeyFolder<'_> {
     pub fn prune(&self, keep: usize, current: &str) -> Result<usize, RunsError> {
         for name in self.dir.list()? {
             if name.as_encoded_bytes().starts_with(TEMP_PREFIX.as_bytes()) {
-                self.dir.unlink(&name)?;
+                there(self.dir.unlink(&name))?;
             }
         }
         let mut aged = Vec::new();
@@ -414,12 +434,22 @@ fn open_or_create(dir: &Dir, name: &str) -> Result<File, FsError> {
 }
 
 /// Removes a folder with all that is in it. Its name goes first, so that it is whole or not there.
+/// What is gone already is no error.
 fn remove_folder(parent: &Dir, name: &str) -> Result<(), FsError> {
     let unfinished = if name.starts_with(TEMP_PREFIX) {
         name.to_owned()
     } else {
         let unfinished = format!("{TEMP_PREFIX}{name}");
-        parent.rename_new(name, parent, &unfinished)?;
+        match parent.rename_new(name, parent, &unfinished) {
+            Err(error) if error.kind == FsErrorKind::Exists => {
+                // What an earlier one left.
+                remove_entry(parent, &unfinished)?;
+                parent.rename_new(name, parent, &unfinished)?;
+            }
+            other => {
+                there(other)?;
+            }
+        }
         unfinished
     };
     remove_entry(parent, &unfinished)?;
@@ -427,17 +457,31 @@ fn remove_folder(parent: &Dir, name: &str) -> Result<(), FsError> {
 }
 
 fn remove_entry(parent: &Dir, name: &str) -> Result<(), FsError> {
-    if parent.stat_entry(name)?.kind != FileKind::Directory {
-        return parent.unlink(name);
+    let Some(stat) = there(parent.stat_entry(name))? else {
+        return Ok(());
+    };
+    if stat.kind != FileKind::Directory {
+        return there(parent.unlink(name)).map(|_| ());
     }
-    let dir = parent.open_dir(name)?;
+    let Some(dir) = there(parent.open_dir(name))? else {
+        return Ok(());
+    };
     for entry in dir.list()? {
         match entry.to_str() {
             Some(entry) => remove_entry(&dir, entry)?,
             None => dir.unlink(&entry)?,
         }
     }
-    parent.remove_dir(name)
+    there(parent.remove_dir(name)).map(|_| ())
+}
+
+/// `None` where something is not there.
+fn there<T>(found: Result<T, FsError>) -> Result<Option<T>, FsError> {
+    match found {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if error.kind == FsErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 fn random_digits(fs: &dyn Fs) -> Result<String, FsError> {

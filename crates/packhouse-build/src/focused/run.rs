@@ -58,6 +58,8 @@ pub struct Outcome {
     pub runs_removed: usize,
     /// Keys used longest ago whose results went.
     pub keys_removed: usize,
+    /// Why not all that is old could be removed; the result is none the worse for it.
+    pub not_pruned: Option<RunsError>,
 }
 
 /// Why a run could not be executed.
@@ -134,16 +136,19 @@ pub fn focused<H: Host>(
     let run = folder.begin()?;
     let result = execute(order, host, clock, (&plan, &run), progress)?;
     folder.publish(&result.render())?;
-    let runs_removed = folder.prune(RUNS_KEPT, run.id())?;
+    let of_key = folder.prune(RUNS_KEPT, run.id());
     let logs = run.dir().path().to_owned();
     drop(folder);
+    let of_all = runs.prune(KEYS_KEPT);
+    let removed = |pruned: &Result<usize, RunsError>| *pruned.as_ref().unwrap_or(&0);
     Ok(Outcome {
         result,
         was_reused: false,
         not_reused,
         logs,
-        runs_removed,
-        keys_removed: runs.prune(KEYS_KEPT)?,
+        runs_removed: removed(&of_key),
+        keys_removed: removed(&of_all),
+        not_pruned: of_key.and(of_all).err(),
     })
 }
 
@@ -158,16 +163,16 @@ fn recorded<H: Host>(
     };
     let plan = plan(order, host, &fixtures)?;
     let folder = runs.lock(plan.key.digest(), order.lock_timeout_ns)?;
-    Ok(
-        reuse::find(&folder, &plan.key, order.tests).map(|(result, logs)| Outcome {
-            result,
-            was_reused: true,
-            not_reused: None,
-            logs,
-            runs_removed: 0,
-            keys_removed: 0,
-        }),
-    )
+    let found = reuse::find(&folder, &plan.key, order.tests);
+    Ok(found.map(|(result, logs)| Outcome {
+        result,
+        was_reused: true,
+        not_reused: None,
+        logs,
+        runs_removed: 0,
+        keys_removed: 0,
+        not_pruned: folder.refresh().err(),
+    }))
 }
 
 fn plan<'a, H: Host>(

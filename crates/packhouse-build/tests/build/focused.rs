@@ -377,9 +377,61 @@ fn old_runs_and_keys_go_and_what_counts_stays() {
         removed += bench.run().keys_removed;
     }
     assert_eq!(removed, 2);
-    assert_eq!(count(bench.state().join("focused/v1")), KEYS_KEPT);
+    // And the lock of whoever removes.
+    assert_eq!(count(bench.state().join("focused/v1")), KEYS_KEPT + 1);
     assert!(bench.reuse().was_reused);
     assert!(!bench.key_folder(&last).exists());
+}
+
+#[test]
+fn a_pass_that_is_reused_is_no_old_one() {
+    let mut bench = Bench::new();
+    let first = bench.run();
+    bench.tests = vec![tap("second", &[PROGRAM])];
+    let second = bench.run();
+    bench.tests = vec![tap("it", &[PROGRAM])];
+    assert!(bench.reuse().was_reused);
+    let state = bench.state();
+    let runs = Runs::make(&RealFs, &RealClock, &state).unwrap();
+    assert_eq!(runs.prune(1), Ok(1));
+    assert!(bench.key_folder(&first).exists() && !bench.key_folder(&second).exists());
+}
+
+#[test]
+fn many_that_remove_old_keys_at_once_are_in_nobodys_way() {
+    let folder = tempfile::tempdir().expect("because tests have a temporary folder");
+    let state = folder.path().join("state");
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let state = state.as_path();
+            scope.spawn(move || {
+                let runs = Runs::make(&RealFs, &RealClock, state).unwrap();
+                for index in 0..40 {
+                    let key = Digest::of(format!("{} {index}", thread / 2).as_bytes());
+                    let locked = runs.lock(key, 60_000_000_000).unwrap();
+                    locked.begin().unwrap();
+                    drop(locked);
+                    runs.prune(1).unwrap();
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn what_old_runs_leave_in_the_way_costs_no_verdict() {
+    let bench = Bench::new();
+    let outcome = bench.run();
+    // A folder where files are removed, under the name of one that is being written.
+    let temp = bench.key_folder(&outcome).join(".tmp-x");
+    fs::create_dir(&temp).unwrap();
+    let outcome = bench.run();
+    assert_eq!(outcome.result.verdict, Verdict::Pass);
+    let said = outcome
+        .not_pruned
+        .expect("because a folder can't be unlinked");
+    assert!(said.to_string().contains(".tmp-x"), "{said}");
+    assert!(bench.reuse().was_reused);
 }
 
 #[test]
