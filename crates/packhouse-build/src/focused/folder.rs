@@ -228,6 +228,74 @@ impl<'a> Runs<'a> {
         }
         Ok(removed)
     }
+
+    /// Removes the oldest runs of all keys while what is kept is longer than `max_bytes`, but the
+    /// newest run, and those of keys that are locked. The last run of a key takes its result along.
+    /// Where another process removes already, nothing. Answers how many went.
+    pub fn prune_bytes(&self, max_bytes: u64) -> Result<usize, RunsError> {
+        let pruning = open_or_create(&self.dir, LOCK)?;
+        if !pruning.try_lock(LockKind::Exclusive, 0, 1)? {
+            return Ok(0);
+        }
+        let mut aged = Vec::new();
+        for key in self.dir.list()? {
+            if let Some(key) = key.to_str().filter(|key| Digest::parse(key).is_ok()) {
+                self.age(key, &mut aged)?;
+            }
+        }
+        aged.sort_unstable();
+        let mut kept_bytes: u64 = aged.iter().map(|(.., bytes)| bytes).sum();
+        aged.pop();
+        let mut removed = 0;
+        for (_, key, run, bytes) in aged {
+            if kept_bytes <= max_bytes {
+                break;
+            }
+            if self.remove_run(&key, &run)? {
+                kept_bytes -= bytes;
+                removed += 1;
+            }
+        }
+        Ok(removed)
+    }
+
+    /// Adds the runs of a key: when each was, where, and its bytes.
+    fn age(&self, key: &str, aged: &mut Vec<(i64, String, String, u64)>) -> Result<(), RunsError> {
+        let Some(dir) = there(self.dir.open_dir(key))? else {
+            return Ok(());
+        };
+        let Some(runs) = there(dir.open_dir(RUNS))? else {
+            return Ok(());
+        };
+        for run in there(runs.list())?.unwrap_or_default() {
+            if let Some(run) = run.to_str()
+                && let Some(stat) = there(runs.stat_entry(run))?
+            {
+                let bytes = bytes_of(&runs, run)?;
+                aged.push((stat.mtime_ns, key.to_owned(), run.to_owned(), bytes));
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes one run, with its key where it is the last one. False where somebody uses the key.
+    fn remove_run(&self, key: &str, run: &str) -> Result<bool, RunsError> {
+        let Some(dir) = there(self.dir.open_dir(key))? else {
+            return Ok(false);
+        };
+        let lock = open_or_create(&dir, LOCK)?;
+        if !lock.try_lock(LockKind::Exclusive, 0, 1)? {
+            return Ok(false);
+        }
+        let runs = dir.open_dir(RUNS)?;
+        // A result names the newest run.
+        if runs.list()?.len() > 1 {
+            remove_folder(&runs, run)?;
+        } else {
+            remove_folder(&self.dir, key)?;
+        }
+        Ok(true)
+    }
 }
 
 impl KeyFolder<'_> {
@@ -475,6 +543,26 @@ fn remove_entry(parent: &Dir, name: &str) -> Result<(), FsError> {
     there(parent.remove_dir(name)).map(|_| ())
 }
 
+/// The lengths of all files of a folder. What goes meanwhile counts nothing.
+fn bytes_of(parent: &Dir, name: &str) -> Result<u64, FsError> {
+    let Some(stat) = there(parent.stat_entry(name))? else {
+        return Ok(0);
+    };
+    if stat.kind != FileKind::Directory {
+        return Ok(stat.size);
+    }
+    let Some(dir) = there(parent.open_dir(name))? else {
+        return Ok(0);
+    };
+    let mut bytes = 0;
+    for entry in there(dir.list())?.unwrap_or_default() {
+        if let Some(entry) = entry.to_str() {
+            bytes += bytes_of(&dir, entry)?;
+        }
+    }
+    Ok(bytes)
+}
+
 /// `None` where something is not there.
 fn there<T>(found: Result<T, FsError>) -> Result<Option<T>, FsError> {
     match found {
@@ -496,6 +584,8 @@ pub const LOG_BYTES_MAX: u64 = 64 << 20;
 pub const RUNS_KEPT: usize = 4;
 /// Keys that are kept.
 pub const KEYS_KEPT: usize = 64;
+/// Bytes of the logs of all keys that are kept beside the newest run, which stays whatever it has.
+pub const KEPT_BYTES_MAX: u64 = 256 << 20;
 const FOLDER: &str = "focused";
 const VERSION: &str = "v1";
 const RUNS: &str = "runs";

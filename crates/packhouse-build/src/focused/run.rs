@@ -9,7 +9,9 @@
 //!   fingerprint.
 
 use super::environment::Environment;
-use super::folder::{KEYS_KEPT, LOG_BYTES_MAX, RUNS_KEPT, RunFolder, Runs, RunsError};
+use super::folder::{
+    KEPT_BYTES_MAX, KEYS_KEPT, LOG_BYTES_MAX, RUNS_KEPT, RunFolder, Runs, RunsError,
+};
 use super::host::Host;
 use super::key::{Bound, Key};
 use super::named;
@@ -140,15 +142,16 @@ pub fn focused<H: Host>(
     let logs = run.dir().path().to_owned();
     drop(folder);
     let of_all = runs.prune(KEYS_KEPT);
+    let of_bytes = runs.prune_bytes(KEPT_BYTES_MAX);
     let removed = |pruned: &Result<usize, RunsError>| *pruned.as_ref().unwrap_or(&0);
     Ok(Outcome {
         result,
         was_reused: false,
         not_reused,
         logs,
-        runs_removed: removed(&of_key),
+        runs_removed: removed(&of_key) + removed(&of_bytes),
         keys_removed: removed(&of_all),
-        not_pruned: of_key.and(of_all).err(),
+        not_pruned: of_key.and(of_all).and(of_bytes).err(),
     })
 }
 
@@ -284,8 +287,8 @@ fn execute<H: Host>(
     })
 }
 
-/// What shows that a build is not what it was: the first fact in which it differs, or the first file
-/// that was touched, though its content be the same again.
+/// What shows that a build is not what it was: the first fact in which it differs, or the first
+/// file that was touched, though its content be the same again.
 fn changed(before: &Fingerprint, after: &Fingerprint) -> Option<String> {
     if after.digest() != before.digest() {
         let differences = crate::fingerprint::explain(before, after);
