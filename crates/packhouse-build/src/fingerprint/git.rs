@@ -184,7 +184,7 @@ impl Git {
         let ended = self.run(folder, command, arguments)?;
         match ask::why(&ended) {
             None => Ok(ended.stdout),
-            Some(why) => Err(failed(folder, command, why)),
+            Some(why) => Err(refused(folder, command, why, &ended.stderr)),
         }
     }
 
@@ -209,6 +209,29 @@ fn failed(folder: &Path, command: &'static str, why: String) -> FingerprintError
         folder: folder.to_owned(),
         command,
         why,
+        advice: None,
+    }
+}
+
+/// What git said, and apart from it the command that it advises: the last line of its own that is
+/// set in from the left.
+fn refused(folder: &Path, command: &'static str, why: String, said: &[u8]) -> FingerprintError {
+    let said = String::from_utf8_lossy(said);
+    let advised = said.lines().filter_map(|line| line.strip_prefix('\t'));
+    let advised = advised.filter(|line| line.starts_with("git ")).last();
+    let Some(advised) = advised else {
+        return failed(folder, command, why);
+    };
+    // The line that leads to the command says nothing without it.
+    let why = match why.rsplit_once("; ") {
+        Some((before, last)) if last.ends_with(':') => before.to_owned(),
+        Some(_) | None => why,
+    };
+    FingerprintError::Git {
+        folder: folder.to_owned(),
+        command,
+        why,
+        advice: Some(advised.trim().to_owned()),
     }
 }
 
@@ -316,7 +339,9 @@ const STATUS: [&str; 7] = [
     "--no-ahead-behind",
 ];
 /// No lock and no write of the index, no question, no network, no other language.
-const SETTINGS: [(&str, &str); 5] = [
+const SETTINGS: [(&str, &str); 6] = [
+    // We look for a repository through all folders above, so git must too.
+    ("GIT_DISCOVERY_ACROSS_FILESYSTEM", "1"),
     ("GIT_OPTIONAL_LOCKS", "0"),
     ("GIT_TERMINAL_PROMPT", "0"),
     ("GIT_NO_LAZY_FETCH", "1"),
@@ -382,6 +407,34 @@ mod tests {
             let _ = parse_status(&words);
             let _ = parse_index(&words);
         }
+    }
+
+    #[test]
+    fn the_command_that_git_advises_is_kept_apart_and_whole() {
+        let said = "fatal: detected dubious ownership in repository at '/a b'\n\
+                    To add an exception for this directory, call:\n\n\
+                    \tgit config --global --add safe.directory '/a b'\n";
+        let first = said.lines().next().unwrap_or_default();
+        let two: Vec<&str> = said.lines().take(2).collect();
+        let why = format!("exit code 128: {}", two.join("; "));
+        let error = refused(Path::new("/a b"), "status", why, said.as_bytes());
+        let expected = FingerprintError::Git {
+            folder: PathBuf::from("/a b"),
+            command: "status",
+            why: format!("exit code 128: {first}"),
+            advice: Some("git config --global --add safe.directory '/a b'".to_owned()),
+        };
+        assert_eq!(error, expected);
+        let plain = refused(
+            Path::new("/a"),
+            "status",
+            "exit code 1: no".to_owned(),
+            b"no\n",
+        );
+        assert_eq!(
+            plain,
+            failed(Path::new("/a"), "status", "exit code 1: no".to_owned())
+        );
     }
 
     #[test]
