@@ -10,9 +10,10 @@ use packhouse_base::units;
 use packhouse_fixture::published::{Damaged, Look, Shelf};
 use packhouse_fixture::{Bag, Fixture, families};
 use packhouse_sys::clock::RealClock;
-use packhouse_sys::fs::Dir;
+use packhouse_sys::fs::{Dir, FsError};
 use packhouse_sys::real::RealFs;
 use serde_json::{Value, json};
+use std::ffi::OsString;
 use std::fmt::Write as _;
 
 /// One fixture, and what there is of it.
@@ -26,6 +27,7 @@ struct Found {
 struct Findings {
     found: Vec<Found>,
     strangers: Vec<String>,
+    unfinished: Vec<String>,
 }
 
 /// Lists the fixtures.
@@ -52,7 +54,7 @@ pub(crate) fn list(args: &FixtureSelectArgs, lookup: Lookup<'_>) -> Result<Answe
         let _ = writeln!(text, "{}: {}", found.fixture.id, found.fixture.summary);
         let _ = writeln!(text, "{}", found.fixture.contract);
     }
-    text += &strangers(&findings.strangers);
+    text += &others(&findings);
     Ok(Answer::done(text, document(&place, &findings)))
 }
 
@@ -69,7 +71,7 @@ pub(crate) fn verify(args: &FixtureSelectArgs, lookup: Lookup<'_>) -> Result<Ans
             Look::Damaged(damaged) => damages(id, damaged),
         };
     }
-    text += &strangers(&findings.strangers);
+    text += &others(&findings);
     let bad = findings
         .found
         .iter()
@@ -112,27 +114,28 @@ fn look(args: &FixtureSelectArgs, place: &Place) -> Result<Findings, Failure> {
         found.push(Found { fixture, bag, look });
     }
     let is_known = |id: &str| families::find(id).is_some();
-    let strangers = match shelf.filter(|_| args.ids.is_empty()) {
-        None => Vec::new(),
-        Some(shelf) => {
-            let strangers = shelf.strangers(is_known);
-            let strangers = strangers.map_err(|error| place.unusable(&error))?;
-            let path = |name: std::ffi::OsString| shelf.path("").join(name).display().to_string();
-            strangers.into_iter().map(path).collect()
-        }
-    };
-    Ok(Findings { found, strangers })
+    let (mut strangers, mut unfinished) = (Vec::new(), Vec::new());
+    if let Some(shelf) = shelf.filter(|_| args.ids.is_empty()) {
+        let paths = |names: Result<Vec<OsString>, FsError>| {
+            let names = names.map_err(|error| place.unusable(&error))?;
+            let path = |name: OsString| shelf.path("").join(name).display().to_string();
+            Ok::<_, Failure>(names.into_iter().map(path).collect())
+        };
+        strangers = paths(shelf.strangers(is_known))?;
+        unfinished = paths(shelf.unfinished())?;
+    }
+    Ok(Findings {
+        found,
+        strangers,
+        unfinished,
+    })
 }
 
 /// Lines for everything that is wrong with a published fixture.
 pub(crate) fn damages(id: &str, damaged: &Damaged) -> String {
     let mut text = String::new();
-    for damage in damaged.damages.iter().take(DAMAGES_SHOWN) {
-        let _ = writeln!(text, "{}", Shown(&format!("damaged: {id}: {damage}")));
-    }
-    if damaged.damages.len() > DAMAGES_SHOWN {
-        let more = damaged.damages.len() - DAMAGES_SHOWN;
-        let _ = writeln!(text, "damaged: {id}: {more} more paths");
+    for line in first_damages(damaged) {
+        let _ = writeln!(text, "{}", Shown(&format!("damaged: {id}: {line}")));
     }
     if damaged.lists_agree {
         let _ = writeln!(
@@ -144,7 +147,15 @@ pub(crate) fn damages(id: &str, damaged: &Damaged) -> String {
     text
 }
 
-/// The same for programs.
+/// The first things that are wrong, and how many more there are.
+pub(crate) fn first_damages(damaged: &Damaged) -> Vec<String> {
+    let shown = damaged.damages.iter().take(DAMAGES_SHOWN);
+    let more = damaged.damages.len().saturating_sub(DAMAGES_SHOWN);
+    let more = (more > 0).then(|| format!("and {more} more"));
+    shown.map(ToString::to_string).chain(more).collect()
+}
+
+/// All of them, for programs.
 pub(crate) fn own_lists(damaged: &Damaged) -> Value {
     let damages = damaged.damages.iter();
     let damages: Vec<Value> = damages
@@ -153,14 +164,14 @@ pub(crate) fn own_lists(damaged: &Damaged) -> Value {
     json!({ "paths": damages, "own_lists_agree": damaged.lists_agree })
 }
 
-fn strangers(paths: &[String]) -> String {
-    let lines = paths.iter().map(|path| {
-        format!(
-            "{}\n",
-            Shown(&format!("no fixture of this version: {path}"))
-        )
-    });
-    lines.collect()
+/// Lines for what is on the shelf beside fixtures.
+fn others(findings: &Findings) -> String {
+    let lines = |word: &'static str, paths: &[String]| -> String {
+        let line = |path: &String| format!("{}\n", Shown(&format!("{word}: {path}")));
+        paths.iter().map(line).collect()
+    };
+    let unfinished = lines("unfinished, or being made", &findings.unfinished);
+    unfinished + &lines("no fixture of this version", &findings.strangers)
 }
 
 fn document(place: &Place, findings: &Findings) -> Value {
@@ -186,6 +197,7 @@ fn document(place: &Place, findings: &Findings) -> Value {
         "folder": place.path.display().to_string(),
         "fixtures": fixtures.collect::<Vec<_>>(),
         "strangers": findings.strangers,
+        "unfinished": findings.unfinished,
     })
 }
 
@@ -212,4 +224,4 @@ const COLUMNS: [Column; 5] = [
     Column::Right,
     Column::Left,
 ];
-const DAMAGES_SHOWN: usize = 16;
+const DAMAGES_SHOWN: usize = 8;

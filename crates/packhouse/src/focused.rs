@@ -310,6 +310,9 @@ fn text(outcome: &Outcome, made: &[String]) -> String {
         "{}: {passed} of {count} tests passed{how}",
         result.verdict
     );
+    if result.verdict == Verdict::Pass && result.not_reusable.is_empty() && !outcome.was_reused {
+        text += "reusable by the same key; a program with an environment of its own is not seen\n";
+    }
     for doubt in &result.not_reusable {
         let _ = writeln!(text, "not reusable: {}", Shown(doubt));
     }

@@ -3,6 +3,7 @@
 
 use crate::failure::{Failure, quoted};
 use crate::fixture::{Place, sound};
+use crate::fixture_verify::first_damages;
 use packhouse_base::digest::Digest;
 use packhouse_fixture::published::{Damaged, Look, PublishError, Shelf};
 use packhouse_fixture::{Bag, families};
@@ -11,7 +12,7 @@ use packhouse_sys::clock::RealClock;
 use packhouse_sys::fs::Dir;
 use packhouse_sys::real::RealFs;
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The folder of fixtures, and what was said of it.
 pub(crate) struct Fixtures<'a> {
@@ -35,8 +36,8 @@ impl<'a> Fixtures<'a> {
         self.made.borrow().clone()
     }
 
-    /// The digest of each fixture, where all files that its lists name are known by receipts to
-    /// have the hashes listed; `None` where one is not.
+    /// The digest of each fixture, where all files that its lists name, and no others, are there,
+    /// known by receipts to have the hashes listed; `None` where one is not.
     pub(crate) fn known(&self) -> Option<BTreeMap<String, Digest>> {
         let shelf = self.place.open().ok()??.open_dir(VERSION).ok()?;
         let known = families::all().map(|family| {
@@ -53,7 +54,13 @@ impl<'a> Fixtures<'a> {
         if tag_list.get(MANIFEST) != Some(&Digest::of(&manifest)) {
             return None;
         }
-        for (path, digest) in tag_list.iter().chain(&listed(&manifest)?) {
+        let data_list = listed(&manifest)?;
+        let paths = tag_list.keys().chain(data_list.keys()).copied();
+        let paths: BTreeSet<&str> = paths.chain([TAG_MANIFEST]).collect();
+        if found(unit)? != paths.iter().map(|path| (*path).to_owned()).collect() {
+            return None;
+        }
+        for (path, digest) in tag_list.iter().chain(&data_list) {
             let (dir, name) = match path.split_once('/') {
                 Some((folder, name)) => (unit.open_dir(folder).ok()?, name),
                 None => (unit.clone(), *path),
@@ -110,8 +117,8 @@ impl<'a> Fixtures<'a> {
 
     fn damaged(&self, bag: &Bag, damaged: &Damaged) -> Failure {
         let mut failure = Failure::new("a fixture is damaged, and nothing was run", bag.id());
-        for damage in &damaged.damages {
-            failure = failure.cause(damage.to_string());
+        for line in first_damages(damaged) {
+            failure = failure.cause(line);
         }
         failure.hint(self.place.hint(&format!("prepare {}", bag.id())))
     }
@@ -137,6 +144,21 @@ impl<'a> Fixtures<'a> {
             }
         }
     }
+}
+
+/// The paths of everything in a unit.
+fn found(unit: &Dir) -> Option<BTreeSet<String>> {
+    let mut paths = BTreeSet::new();
+    for name in unit.list().ok()? {
+        let name = name.into_string().ok()?;
+        if name != DATA {
+            paths.insert(name);
+        }
+    }
+    for name in unit.open_dir(DATA).ok()?.list().ok()? {
+        paths.insert(format!("{DATA}/{}", name.into_string().ok()?));
+    }
+    Some(paths)
 }
 
 /// Path to digest, of a list in the form of `sha256sum`.

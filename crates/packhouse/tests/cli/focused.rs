@@ -4,7 +4,7 @@ use crate::sandbox::Sandbox;
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 const PROGRAM: &str = r#"
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 int main(int count, char **words) {
     const char *word = count > 1 ? words[1] : "pass";
@@ -19,6 +20,7 @@ int main(int count, char **words) {
     if (begun) fclose(begun);
     int hangs = !strcmp(word, "hang") || !access("hang", F_OK);
     if (hangs) { puts("ok 1\n1..1"); fflush(stdout); pause(); }
+    if (!strcmp(word, "touch")) chmod("bin/program", 0755);
     if (!strcmp(word, "nothing")) { puts("1..0"); return 0; }
     printf("%s 1 - case\n1..1\n", strcmp(word, "fail") ? "ok" : "not ok");
     return 0;
@@ -45,6 +47,10 @@ impl Bench {
         assert!(done.success());
         bench.tests(&["pass"]);
         bench
+    }
+
+    fn real(&self, name: &str) -> PathBuf {
+        fs::canonicalize(self.sandbox.path(name)).unwrap()
     }
 
     fn tests(&self, words: &[&str]) {
@@ -98,6 +104,24 @@ fn each_verdict_has_its_exit_code_and_its_words() {
     assert_eq!(output.status.code(), Some(3), "{}", text(&output));
     let said = "nothing: no case ran\nnot executed: 1 of 2 tests passed\n";
     assert!(text(&output).contains(said), "{}", text(&output));
+}
+
+#[test]
+fn a_build_that_is_touched_under_its_tests_has_no_pass() {
+    let bench = Bench::new();
+    bench.tests(&["touch"]);
+    let output = bench.run(&[]);
+    assert_eq!(output.status.code(), Some(3), "{}", text(&output));
+    let said = "not reusable: touched while its tests ran: /";
+    assert!(text(&output).contains(said), "{}", text(&output));
+    bench.tests(&["pass"]);
+    let (one, other) = (bench.document(&[]), bench.run(&[]));
+    assert_eq!(
+        one["result"]["facts"]["folder"].as_str(),
+        bench.real("b").to_str()
+    );
+    let said = "reusable by the same key; a program with an environment of its own is not seen\n";
+    assert!(text(&other).contains(said), "{}", text(&other));
 }
 
 #[test]
@@ -197,6 +221,20 @@ fn a_damaged_fixture_stops_everything_and_is_not_repaired_in_passing() {
     let fixtures = bench.sandbox.path("fixtures");
     let words = ["--fixtures", "fixtures"];
     assert_eq!(bench.document(&words)["verdict"], "pass");
+    let data = fixtures.join("v1/mmvq-q4_0-q8_1-v1/data");
+    fs::set_permissions(&data, fs::Permissions::from_mode(0o755)).unwrap();
+    let extra = |index: usize| data.join(format!("extra{index:02}"));
+    (0..10).for_each(|index| fs::write(extra(index), "").unwrap());
+    let output = bench.run(&["--fixtures", "fixtures", "--reuse-pass"]);
+    let said = text(&output);
+    let causes = said.lines().filter(|line| line.starts_with("cause: "));
+    assert_eq!(
+        (output.status.code(), causes.count()),
+        (Some(3), 9),
+        "{said}"
+    );
+    assert!(said.contains("\ncause: and 2 more\n"), "{said}");
+    (0..10).for_each(|index| fs::remove_file(extra(index)).unwrap());
     let damaged = fixtures.join("v1/mmvq-q4_0-q8_1-v1/data/weights.q4_0.bin");
     fs::set_permissions(&damaged, fs::Permissions::from_mode(0o644)).unwrap();
     let mut bytes = fs::read(&damaged).unwrap();
@@ -275,7 +313,7 @@ fn a_mistake_is_told_in_one_error() {
         (
             &["focused", "b", "--tests", "program.c"],
             2,
-            "error: not a file of tests: program.c\ncause: line 5: key with no value",
+            "error: not a file of tests: program.c\ncause: line 6: key with no value",
         ),
         (
             &["focused", "b", "--env", "NOVALUE"],
