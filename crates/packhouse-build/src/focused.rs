@@ -30,7 +30,9 @@ mod verdict;
 mod words;
 
 pub use environment::{Environment, INHERITED, VariableError};
-pub use folder::{KEYS_KEPT, LOG_BYTES_MAX, Log, LogError, LogKind, RUNS_KEPT, Runs, RunsError};
+pub use folder::{
+    KEPT_BYTES_MAX, KEYS_KEPT, LOG_BYTES_MAX, Log, LogError, LogKind, RUNS_KEPT, Runs, RunsError,
+};
 pub use folder::{KeyFolder, RunFolder};
 pub use host::{Host, Launch, find_program, run_child};
 pub use key::{Bound, Key};

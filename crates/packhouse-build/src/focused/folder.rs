@@ -198,10 +198,9 @@ impl<'a> Runs<'a> {
     /// what was left unfinished. Where another process does it already, nothing. Answers how many
     /// went.
     pub fn prune(&self, keep: usize) -> Result<usize, RunsError> {
-        let pruning = open_or_create(&self.dir, LOCK)?;
-        if !pruning.try_lock(LockKind::Exclusive, 0, 1)? {
+        let Some(_pruning) = self.pruning()? else {
             return Ok(0);
-        }
+        };
         let mut aged = Vec::new();
         for name in self.dir.list()? {
             let Some(name) = name.to_str() else { continue };
@@ -229,14 +228,22 @@ impl<'a> Runs<'a> {
         Ok(removed)
     }
 
+    /// The lock of whoever removes; `None` where another process has it.
+    fn pruning(&self) -> Result<Option<File>, RunsError> {
+        let pruning = open_or_create(&self.dir, LOCK)?;
+        if !pruning.try_lock(LockKind::Exclusive, 0, 1)? {
+            return Ok(None);
+        }
+        Ok(Some(pruning))
+    }
+
     /// Removes the oldest runs of all keys while what is kept is longer than `max_bytes`, but the
     /// newest run, and those of keys that are locked. The last run of a key takes its result along.
     /// Where another process removes already, nothing. Answers how many went.
     pub fn prune_bytes(&self, max_bytes: u64) -> Result<usize, RunsError> {
-        let pruning = open_or_create(&self.dir, LOCK)?;
-        if !pruning.try_lock(LockKind::Exclusive, 0, 1)? {
+        let Some(_pruning) = self.pruning()? else {
             return Ok(0);
-        }
+        };
         let mut aged = Vec::new();
         for key in self.dir.list()? {
             if let Some(key) = key.to_str().filter(|key| Digest::parse(key).is_ok()) {
@@ -287,9 +294,15 @@ impl<'a> Runs<'a> {
         if !lock.try_lock(LockKind::Exclusive, 0, 1)? {
             return Ok(false);
         }
-        let runs = dir.open_dir(RUNS)?;
+        let Some(runs) = there(dir.open_dir(RUNS))? else {
+            return Ok(false);
+        };
+        let names = runs.list()?;
+        if !names.iter().any(|name| name == run) {
+            return Ok(false);
+        }
         // A result names the newest run.
-        if runs.list()?.len() > 1 {
+        if names.len() > 1 {
             remove_folder(&runs, run)?;
         } else {
             remove_folder(&self.dir, key)?;

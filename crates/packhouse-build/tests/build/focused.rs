@@ -384,6 +384,37 @@ fn old_runs_and_keys_go_and_what_counts_stays() {
 }
 
 #[test]
+fn the_oldest_logs_of_all_keys_go_where_they_are_too_long() {
+    let mut bench = Bench::new();
+    let mut logs = Vec::new();
+    for name in ["first", "first", "second", "it"] {
+        bench.tests = vec![tap(name, &[PROGRAM])];
+        let outcome = bench.run();
+        // Longer than any log, and no space on the disk.
+        let long = fs::File::create(outcome.logs.join("long")).unwrap();
+        long.set_len(100 << 20).unwrap();
+        logs.push(outcome.logs);
+        assert_eq!(outcome.runs_removed, usize::from(name == "it"));
+    }
+    let key = |run: usize| logs[run].parent().and_then(Path::parent).unwrap();
+    let are_there = || logs.iter().map(|path| path.is_dir()).collect::<Vec<_>>();
+    assert_eq!(are_there(), [false, true, true, true]);
+    assert!(key(0).join("result.json").is_file());
+    let state = bench.state();
+    let runs = Runs::make(&RealFs, &RealClock, &state).unwrap();
+    // One that is in use stays; the next ones go, the last of a key with its result.
+    let lock = Digest::parse(key(0).file_name().unwrap().to_str().unwrap()).unwrap();
+    let lock = runs.lock(lock, 0).unwrap();
+    assert_eq!(runs.prune_bytes(250 << 20), Ok(1));
+    assert_eq!(are_there(), [false, true, false, true]);
+    assert!(!key(2).exists());
+    drop(lock);
+    assert_eq!(runs.prune_bytes(0), Ok(1));
+    assert_eq!(are_there(), [false, false, false, true]);
+    assert!(!key(0).exists() && bench.reuse().was_reused);
+}
+
+#[test]
 fn a_pass_that_is_reused_is_no_old_one() {
     let mut bench = Bench::new();
     let first = bench.run();
