@@ -27,6 +27,8 @@ pub struct Seen {
     /// Name to the digest of what is there now, of each input of the case; none where no regular
     /// file can be read.
     pub inputs: BTreeMap<String, Option<Digest>>,
+    /// Names in the inputs' folder that the driver did not put there.
+    pub inputs_extra: Vec<String>,
 }
 
 /// An entry of the outputs' folder.
@@ -158,6 +160,8 @@ pub fn check(
     let extra = seen.outputs.into_keys();
     faults.extend(extra.map(|file| Fault::FileExtra { file }));
     inputs(order, &answer, &seen.inputs, &mut faults);
+    let extra = seen.inputs_extra.into_iter();
+    faults.extend(extra.map(|file| Fault::InputExtra { file }));
     intervals::compare(order, &records, &answer.inputs, &mut faults);
     if !faults.is_empty() {
         return Err(faults);

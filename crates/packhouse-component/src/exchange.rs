@@ -16,6 +16,7 @@ use packhouse_base::digest::Digest;
 use packhouse_sys::clock::RealClock;
 use packhouse_sys::fs::{Dir, File, Fs, FsError, FsErrorKind, LockKind};
 use packhouse_sys::stat::FileKind;
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 
 /// The folders.
@@ -24,6 +25,8 @@ pub struct Exchange {
     name: String,
     inputs: Dir,
     outputs: Dir,
+    /// Names that were put into the inputs' folder.
+    put: BTreeSet<String>,
     /// Held as long as the folders are in use.
     _lock: File,
 }
@@ -54,6 +57,7 @@ impl Exchange {
                 name,
                 inputs,
                 outputs,
+                put: BTreeSet::new(),
                 _lock: lock,
             }),
             Err(error) => {
@@ -85,6 +89,7 @@ impl Exchange {
             Err(error) if error.kind == FsErrorKind::Exists => {}
             Err(error) => return Err(error),
         }
+        self.put.insert(name.clone());
         Ok((name, digest))
     }
 
@@ -100,7 +105,7 @@ impl Exchange {
             .collect())
     }
 
-    /// Reads what a case left, and empties the outputs' folder.
+    /// Reads what a case left, and removes all of it but the inputs.
     ///
     /// # Errors
     /// As the system does; whatever a program can do there is no error but is seen.
@@ -120,6 +125,13 @@ impl Exchange {
         for input in order.inputs.values() {
             let digest = self.input_digest(&input.file, input.bytes);
             seen.inputs.insert(input.file.clone(), digest);
+        }
+        for name in self.inputs.list()? {
+            if name.to_str().is_none_or(|name| !self.put.contains(name)) {
+                remove_tree(&self.inputs, &name)?;
+                let name = name.to_string_lossy().into_owned();
+                seen.inputs_extra.push(name);
+            }
         }
         Ok(seen)
     }
@@ -239,12 +251,23 @@ fn flatten(top: &Dir, name: &OsStr, beside: &str) -> Result<(), FsError> {
     let folder = top.open_dir(name)?;
     for (index, inner) in folder.list()?.iter().enumerate() {
         if folder.stat_entry(inner)?.kind == FileKind::Directory {
-            folder.rename_new(inner, top, format!("{beside}-{index}"))?;
+            move_up(&folder, inner, top, &format!("{beside}-{index}"))?;
         } else {
             folder.unlink(inner)?;
         }
     }
     top.remove_dir(name)
+}
+
+/// Moves a folder to the first free name: a program may have made any.
+fn move_up(from: &Dir, name: &OsStr, top: &Dir, beside: &str) -> Result<(), FsError> {
+    let mut free = 0_u64;
+    loop {
+        match from.rename_new(name, top, format!("{beside}-{free}")) {
+            Err(error) if error.kind == FsErrorKind::Exists => free += 1,
+            other => return other,
+        }
+    }
 }
 
 const PREFIX: &str = "packhouse-component-";

@@ -33,6 +33,16 @@ pub enum MessageError {
         /// What it is, cut to 80 characters.
         actual: String,
     },
+    /// A list is longer than this message may have it.
+    #[error("{field}: {actual} entries, at most {max}")]
+    TooMany {
+        /// Path of the field.
+        field: String,
+        /// Entries that there are.
+        actual: usize,
+        /// Entries that there may be.
+        max: usize,
+    },
     /// A list has something twice.
     #[error("{field}: {value} twice")]
     Twice {
@@ -51,6 +61,7 @@ impl MessageError {
             Self::Absent { .. }
             | Self::Unknown { .. }
             | Self::Wrong { .. }
+            | Self::TooMany { .. }
             | Self::Twice { .. } => Blame::Source,
         }
     }
@@ -136,6 +147,18 @@ impl Fields {
 
     pub(crate) fn texts(&mut self, field: &str) -> Result<Vec<String>, MessageError> {
         self.list(field, |path, value| text_of(&path, value))
+    }
+
+    /// Refuses a list that is longer; what is no list is refused where it is read.
+    pub(crate) fn at_most(&self, field: &str, max: usize) -> Result<(), MessageError> {
+        match self.left.get(field) {
+            Some(Value::Array(items)) if items.len() > max => Err(MessageError::TooMany {
+                field: self.path_of(field),
+                actual: items.len(),
+                max,
+            }),
+            Some(_) | None => Ok(()),
+        }
     }
 
     /// A list of texts that `is_good` holds of, none of them twice.

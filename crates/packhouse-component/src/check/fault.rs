@@ -193,6 +193,12 @@ pub enum Fault {
         /// Its file.
         file: String,
     },
+    /// There is a file in the inputs' folder that the driver did not put there.
+    #[error("inputs' folder: {file}: the driver did not put it there")]
+    InputExtra {
+        /// The file.
+        file: String,
+    },
     /// An interval is empty, at address 0, of another length than the tensor, or begins before its
     /// storage could.
     #[error("{tensor}: at {start:#x} to {end:#x}, which is no place for {bytes} bytes")]

@@ -93,6 +93,8 @@ fn greeting(fields: &mut Fields) -> Result<Greeting, MessageError> {
 
 fn introduction(fields: &mut Fields) -> Result<Introduction, MessageError> {
     let is_title = |text: &str| (1..=TITLE_CHARS_MAX).contains(&text.chars().count());
+    fields.at_most("kernels", KERNELS_MAX)?;
+    fields.at_most("devices", OFFERS_MAX)?;
     let kernels = fields.objects("kernels", offer)?;
     let fixtures = kernels.iter().map(|kernel| &kernel.fixture).collect();
     fields.distinct("kernels", fixtures)?;
@@ -108,6 +110,8 @@ fn introduction(fields: &mut Fields) -> Result<Introduction, MessageError> {
 }
 
 fn offer(fields: &mut Fields) -> Result<Offer, MessageError> {
+    fields.at_most("arms", OFFERS_MAX)?;
+    fields.at_most("widths", OFFERS_MAX)?;
     let widths = fields.integers("widths")?;
     Ok(Offer {
         fixture: fields.word("fixture", NAME, is_name)?,
@@ -207,3 +211,6 @@ const DTYPE: &str = "u8, i8, i32, f16, bf16 or f32";
 const ABSOLUTE: &str = "an absolute path";
 const TITLE: &str = "1 to 128 characters";
 const TITLE_CHARS_MAX: usize = 128;
+/// Devices of a program, and arms and widths of a kernel: every case is asked on each device.
+const OFFERS_MAX: usize = 64;
+const KERNELS_MAX: usize = 256;

@@ -248,6 +248,11 @@ fn inputs_are_the_same_in_memory_and_on_disk_after_the_run() {
             [format!("input weights: its file {file} was changed")]
         );
     }
+    let extra = faults(|_, seen| seen.inputs_extra.push("cache.bin".to_owned()));
+    assert_eq!(
+        extra,
+        ["inputs' folder: cache.bin: the driver did not put it there"]
+    );
 }
 
 #[test]

@@ -164,6 +164,41 @@ fn what_stands_there_twice_is_refused() {
     }
 }
 
+/// Every case is asked on each device: a program that offers any number would never be done.
+#[test]
+fn a_hello_that_offers_more_than_can_be_asked_is_refused() {
+    let places = [
+        ("/kernels", 256, "kernels: 257 entries, at most 256"),
+        (
+            "/kernels/0/arms",
+            64,
+            "kernels[0].arms: 65 entries, at most 64",
+        ),
+        (
+            "/kernels/0/widths",
+            64,
+            "kernels[0].widths: 65 entries, at most 64",
+        ),
+        ("/devices", 64, "devices: 65 entries, at most 64"),
+    ];
+    for (at, max, expected) in places {
+        let (message, parse) = all().swap_remove(4);
+        let with = |count: u64| {
+            let entry = |index: u64| match at {
+                "/kernels" => json!({"fixture": format!("f-{index}"), "arms": [], "widths": []}),
+                "/kernels/0/widths" => json!(index),
+                _ => json!(format!("n-{index}")),
+            };
+            let mut edited = message.clone();
+            let list = (0..count).map(entry).collect::<Vec<Value>>();
+            *edited.pointer_mut(at).expect("because it is there") = json!(list);
+            parse(edited.to_string().as_bytes())
+        };
+        assert_eq!(with(max), Ok(()), "{at}");
+        assert_eq!(with(max + 1), Err(expected.to_owned()));
+    }
+}
+
 #[test]
 fn names_and_paths_that_could_lead_elsewhere_are_refused() {
     let edits = [

@@ -126,6 +126,7 @@ pub(crate) fn seen() -> Seen {
     Seen {
         outputs: order.boundaries.iter().map(output).collect(),
         inputs: order.inputs.values().map(input).collect(),
+        inputs_extra: Vec::new(),
     }
 }
 

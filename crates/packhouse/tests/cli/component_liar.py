@@ -210,6 +210,24 @@ class Folder(Honest):
         store(last(reply) | {"file": last(reply)["file"] + "/up-0-0/b"}, b"x")
 
 
+class Deep(Honest):
+    """Folders deeper than any path is long, in the way of whoever moves them up by plain names."""
+
+    def case(self, request, reply):
+        os.unlink(path(last(reply)))
+        os.makedirs(path(last(reply)) + "/a/b")
+        for index in range(20):
+            for name in f"up-0-{index}-0", f"up-0-{index}-0-0":
+                os.mkdir(os.path.join(path(last(reply)), name))
+        folder = os.open(path(last(reply)), os.O_RDONLY)
+        for _ in range(3000):
+            os.mkdir("deeper", dir_fd=folder)
+            inner = os.open("deeper", os.O_RDONLY, dir_fd=folder)
+            os.close(folder)
+            folder = inner
+        os.close(folder)
+
+
 class Pipe(Honest):
     """A pipe in a file's place, at which a reader would wait for ever."""
 
@@ -266,6 +284,14 @@ class DropInput(Honest):
         os.unlink(os.path.join(FOLDERS["inputs"], request["inputs"]["input"]["file"]))
 
 
+class ExtraInput(Honest):
+    """Leaves a file among the inputs."""
+
+    def case(self, request, reply):
+        with open(os.path.join(FOLDERS["inputs"], "cache.bin"), "wb") as file:
+            file.write(b"x")
+
+
 class InputInMemory(Honest):
     def case(self, request, reply):
         reply["inputs"]["weights"]["sha256"] = digest(b"packed again in place")
@@ -319,6 +345,11 @@ class NoArm(Honest):
 class NoFixture(Honest):
     def hello(self, request, reply):
         reply["kernels"][0]["fixture"] = "another-v1"
+
+
+class ManyDevices(Honest):
+    def hello(self, request, reply):
+        reply["devices"] = [f"cuda:GPU-{index}" for index in range(20000)]
 
 
 class NoDevice(Honest):

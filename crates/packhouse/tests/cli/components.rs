@@ -222,6 +222,11 @@ fn each_lie_in_the_folders_is_refused_for_what_it_is() {
         ("Symlink", &no_file("a symlink")),
         ("HardLink", &no_file("a file with several names")),
         ("Folder", &no_file("a folder")),
+        ("Deep", &no_file("a folder")),
+        (
+            "ExtraInput",
+            "inputs' folder: cache.bin: the driver did not put it there",
+        ),
         ("Pipe", &no_file("no regular file")),
     ]);
 }
@@ -260,6 +265,11 @@ fn a_program_that_leaves_the_protocol_was_not_executed() {
             "at hello: the program gives back another challenge",
         ),
         ("Protocol", 3, protocol),
+        (
+            "ManyDevices",
+            3,
+            "at hello: devices: 20000 entries, at most 64",
+        ),
         ("UnknownField", 3, "in case 0: speedup: unknown field"),
         ("Rate", 3, "in case 0: not JSON of this protocol: "),
         ("Answers", 3, "bytes on stdout that nobody asked for"),
