@@ -6,16 +6,18 @@
 //! - Nothing is overwritten. What is damaged is moved aside first, and kept until the next damage.
 //! - What is found is compared with what the recipe makes, byte for byte; no list is believed.
 //! - One maker at a time, by a lock; so whatever has a temporary name then is nobody's.
+//! - The shelf, and whatever is believed on it, can be changed by the user and root only.
 //!
 //! Never: follows a symlink, or edits a published file.
 
 mod compare;
 mod make;
 
-pub use compare::Damage;
+pub use compare::{Damage, Fault};
 pub use make::{PublishError, Published};
 
 use crate::Bag;
+use packhouse_base::Blame;
 use packhouse_sys::clock::Clock;
 use packhouse_sys::fs::{Dir, Fs, FsError, FsErrorKind};
 use std::ffi::OsString;
@@ -25,6 +27,27 @@ pub struct Shelf<'a> {
     fs: &'a dyn Fs,
     clock: &'a dyn Clock,
     dir: Dir,
+}
+
+/// Why a shelf was not opened.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ShelfError {
+    /// Others can change it. The damage's path is that of the shelf.
+    #[error("{0}")]
+    Untrusted(Damage),
+    /// The file system failed.
+    #[error(transparent)]
+    Fs(#[from] FsError),
+}
+
+impl ShelfError {
+    /// Whose side the failure is on.
+    pub fn blame(&self) -> Blame {
+        match self {
+            Self::Untrusted(_) => Blame::Host,
+            Self::Fs(error) => error.blame(),
+        }
+    }
 }
 
 /// What there is of a fixture.
@@ -52,33 +75,42 @@ impl<'a> Shelf<'a> {
     /// Opens the shelf in a folder of fixtures; `None` where nothing was ever published.
     ///
     /// # Errors
-    /// When it is there and no folder, or cannot be read.
+    /// When it is there and no folder, can be changed by others, or cannot be read.
     pub fn open(
         fs: &'a dyn Fs,
         clock: &'a dyn Clock,
         folder: &Dir,
-    ) -> Result<Option<Self>, FsError> {
+    ) -> Result<Option<Self>, ShelfError> {
         match folder.open_dir(VERSION) {
-            Ok(dir) => Ok(Some(Self { fs, clock, dir })),
+            Ok(dir) => Self::trusted(fs, clock, dir).map(Some),
             Err(error) if error.kind == FsErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
+            Err(error) => Err(error.into()),
         }
+    }
+
+    fn trusted(fs: &'a dyn Fs, clock: &'a dyn Clock, dir: Dir) -> Result<Self, ShelfError> {
+        if let Some(fault) = compare::foreign(&dir.stat()?, fs.effective_uid()) {
+            return Err(ShelfError::Untrusted(Damage {
+                path: dir.path().to_string_lossy().into_owned(),
+                fault,
+            }));
+        }
+        Ok(Self { fs, clock, dir })
     }
 
     /// Opens the shelf in a folder of fixtures, and makes it where it is missing.
     ///
     /// # Errors
-    /// When it cannot be made, opened or synced.
-    pub fn make(fs: &'a dyn Fs, clock: &'a dyn Clock, folder: &Dir) -> Result<Self, FsError> {
+    /// When it cannot be made, opened or synced, or can be changed by others.
+    pub fn make(fs: &'a dyn Fs, clock: &'a dyn Clock, folder: &Dir) -> Result<Self, ShelfError> {
         match folder.make_dir(VERSION, FOLDER_MODE) {
             Ok(()) => {}
             Err(error) if error.kind == FsErrorKind::Exists => {}
-            Err(error) => return Err(error),
+            Err(error) => return Err(error.into()),
         }
         // Also one that another maker has just made, and not synced yet.
         folder.sync()?;
-        let dir = folder.open_dir(VERSION)?;
-        Ok(Self { fs, clock, dir })
+        Self::trusted(fs, clock, folder.open_dir(VERSION)?)
     }
 
     /// The folder of one fixture, for messages.
@@ -91,7 +123,7 @@ impl<'a> Shelf<'a> {
     /// # Errors
     /// When something cannot be read: that is no damage.
     pub fn look(&self, bag: &Bag) -> Result<Look, FsError> {
-        compare::look(&self.dir, bag)
+        compare::look(&self.dir, bag, self.fs.effective_uid())
     }
 
     /// Names on the shelf that are neither a fixture's, by `is_known`, nor this module's own.
@@ -102,12 +134,27 @@ impl<'a> Shelf<'a> {
         let is_strange = |name: &OsString| {
             !name.to_str().is_some_and(|name| {
                 let aside = name.strip_prefix(ASIDE_PREFIX);
-                let is_own = name == LOCK_FILE || name.starts_with(TEMP_PREFIX);
+                let is_own = name == LOCK_FILE || is_temp(name);
                 is_own || is_known(name) || aside.is_some_and(&is_known)
             })
         };
         Ok(self.dir.list()?.into_iter().filter(is_strange).collect())
     }
+
+    /// Names of what a maker is writing, or has left unfinished.
+    ///
+    /// # Errors
+    /// When the folder cannot be listed.
+    pub fn unfinished(&self) -> Result<Vec<OsString>, FsError> {
+        let is_temp = |name: &OsString| name.to_str().is_some_and(is_temp);
+        Ok(self.dir.list()?.into_iter().filter(is_temp).collect())
+    }
+}
+
+fn is_temp(name: &str) -> bool {
+    let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    let digits = name.strip_prefix(TEMP_PREFIX);
+    digits.is_some_and(|digits| digits.len() == TEMP_DIGITS && digits.bytes().all(is_digit))
 }
 
 /// Bucket of this format version.
@@ -116,6 +163,7 @@ const VERSION: &str = "v1";
 const ASIDE_PREFIX: &str = "damaged-";
 /// Before the random digits of what is not published yet.
 const TEMP_PREFIX: &str = ".tmp-";
+const TEMP_DIGITS: usize = 16;
 /// Its first byte is locked by who publishes.
 const LOCK_FILE: &str = "lock";
 const FOLDER_MODE: u32 = 0o755;

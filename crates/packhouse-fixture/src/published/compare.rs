@@ -5,7 +5,7 @@ use crate::Bag;
 use crate::bag::{DATA, MANIFEST_FILE, TAG_MANIFEST_FILE, parse_list};
 use packhouse_base::digest::Digest;
 use packhouse_sys::fs::{Dir, FsError, FsErrorKind};
-use packhouse_sys::stat::FileKind;
+use packhouse_sys::stat::{FileKind, Stat};
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -29,6 +29,16 @@ pub enum Fault {
     Kind {
         /// What it is.
         actual: FileKind,
+    },
+    /// It belongs to somebody who is neither the user nor root.
+    Owner {
+        /// Who that is.
+        uid: u32,
+    },
+    /// Others than its owner can change it.
+    Writable {
+        /// Its permission bits.
+        mode: u32,
     },
     /// It has another length.
     Length {
@@ -61,6 +71,11 @@ impl fmt::Display for Damage {
             Fault::Missing => write!(f, "{path} is missing"),
             Fault::Extra => write!(f, "{path} does not belong there"),
             Fault::Kind { actual } => write!(f, "{path} is {}", kind(*actual)),
+            Fault::Owner { uid } => write!(f, "{path} belongs to user {uid}"),
+            Fault::Writable { mode } => write!(
+                f,
+                "{path} has mode {mode:04o}: others than its owner can change it"
+            ),
             Fault::Length { expected, actual } => {
                 write!(f, "{path} has {actual} bytes, its recipe makes {expected}")
             }
@@ -87,8 +102,16 @@ fn kind(kind: FileKind) -> &'static str {
     }
 }
 
-/// Looks at one fixture.
-pub(super) fn look(shelf: &Dir, bag: &Bag) -> Result<Look, FsError> {
+/// Why somebody else than a user and root can change something.
+pub(super) fn foreign(stat: &Stat, user: u32) -> Option<Fault> {
+    if ![0, user].contains(&stat.uid) {
+        return Some(Fault::Owner { uid: stat.uid });
+    }
+    (stat.mode & 0o022 != 0).then_some(Fault::Writable { mode: stat.mode })
+}
+
+/// Looks at one fixture, for a user.
+pub(super) fn look(shelf: &Dir, bag: &Bag, user: u32) -> Result<Look, FsError> {
     let unit = match shelf.stat_entry(bag.id()) {
         Err(error) if error.kind == FsErrorKind::NotFound => return Ok(Look::Absent),
         Err(error) => return Err(error),
@@ -103,26 +126,31 @@ pub(super) fn look(shelf: &Dir, bag: &Bag) -> Result<Look, FsError> {
         }
         Ok(_) => shelf.open_dir(bag.id())?,
     };
-    let found = Found::of(&unit, bag)?;
+    let found = Found::of(&unit, bag, user)?;
     if found.damages.is_empty() {
         return Ok(Look::Intact);
     }
     Ok(Look::Damaged(Damaged {
-        lists_agree: lists_agree(&found.files),
+        lists_agree: found.has_other_content() && lists_agree(&found.files),
         damages: found.damages,
     }))
 }
 
 /// What was read of a unit.
-#[derive(Default)]
 struct Found {
+    user: u32,
     files: BTreeMap<String, Vec<u8>>,
     damages: Vec<Damage>,
 }
 
 impl Found {
-    fn of(unit: &Dir, bag: &Bag) -> Result<Self, FsError> {
-        let mut found = Self::default();
+    fn of(unit: &Dir, bag: &Bag, user: u32) -> Result<Self, FsError> {
+        let mut found = Self {
+            user,
+            files: BTreeMap::new(),
+            damages: Vec::new(),
+        };
+        found.judge("", &unit.stat()?);
         let names = unit.list()?;
         for name in &names {
             let name = name.to_string_lossy().into_owned();
@@ -155,6 +183,7 @@ impl Found {
             return Ok(());
         }
         let data = unit.open_dir(DATA)?;
+        self.judge(DATA, &data.stat()?);
         for name in data.list()? {
             let name = name.to_string_lossy().into_owned();
             self.read(&data, &name, &format!("{DATA}/{name}"), bag)?;
@@ -176,6 +205,7 @@ impl Found {
         }
         let file = dir.open_file(name)?;
         let stat = file.stat()?;
+        self.judge(path, &stat);
         let limit = (expected.len() as u64).saturating_mul(2).max(READ_AT_LEAST);
         if stat.kind == FileKind::Regular && stat.size <= limit {
             let bytes = file.read_stated(&stat, limit)?;
@@ -190,6 +220,26 @@ impl Found {
             );
         }
         Ok(())
+    }
+
+    /// Whether somebody else could change what is there.
+    fn judge(&mut self, path: &str, stat: &Stat) {
+        if let Some(fault) = foreign(stat, self.user) {
+            self.add(path, fault);
+        }
+    }
+
+    /// Whether anything is other than who may change it.
+    fn has_other_content(&self) -> bool {
+        let is_access = |fault: &Fault| match fault {
+            Fault::Owner { .. } | Fault::Writable { .. } => true,
+            Fault::Missing
+            | Fault::Extra
+            | Fault::Kind { .. }
+            | Fault::Length { .. }
+            | Fault::Differs { .. } => false,
+        };
+        !self.damages.iter().all(|damage| is_access(&damage.fault))
     }
 
     fn add(&mut self, path: &str, fault: Fault) {

@@ -1,6 +1,5 @@
 //! Publishing: temporary folder, files, syncs, one rename.
 
-use super::compare::look;
 use super::{ASIDE_PREFIX, Damaged, FOLDER_MODE, LOCK_FILE, Look, Shelf, TEMP_PREFIX};
 use crate::Bag;
 use crate::bag::DATA;
@@ -66,14 +65,15 @@ impl Shelf<'_> {
     /// fixture is there whole or not at all.
     pub fn publish(&self, bag: &Bag, timeout_ns: u64) -> Result<Published, PublishError> {
         // Whoever finds it intact needs no lock, and no right to write.
-        if look(&self.dir, bag)? == Look::Intact {
+        if self.look(bag)? == Look::Intact {
             // Its maker may not have come so far.
             self.dir.sync()?;
+            self.tidy();
             return Ok(Published::Reused);
         }
         let _lock = self.lock(timeout_ns)?;
         self.sweep()?;
-        let aside = match look(&self.dir, bag)? {
+        let aside = match self.look(bag)? {
             Look::Intact => {
                 self.dir.sync()?;
                 return Ok(Published::Reused);
@@ -84,7 +84,7 @@ impl Shelf<'_> {
         let temp = self.write(bag)?;
         self.dir.rename_new(&temp, &self.dir, bag.id())?;
         self.dir.sync()?;
-        if let Look::Damaged(damaged) = look(&self.dir, bag)? {
+        if let Look::Damaged(damaged) = self.look(bag)? {
             return Err(PublishError::Unstable {
                 folder: self.path(bag.id()),
                 first: damaged.damages[0].to_string(),
@@ -131,12 +131,21 @@ impl Shelf<'_> {
 
     /// Removes what makers that are gone have left. The lock is held.
     fn sweep(&self) -> Result<(), FsError> {
-        for name in self.dir.list()? {
-            if name.as_encoded_bytes().starts_with(TEMP_PREFIX.as_bytes()) {
-                remove_all(&self.dir, &name)?;
-            }
+        for name in self.unfinished()? {
+            remove_all(&self.dir, &name)?;
         }
         Ok(())
+    }
+
+    /// The same where nothing was to be made: not while another maker is at it, and where it can't
+    /// be done nothing depends on it.
+    fn tidy(&self) {
+        if self.unfinished().is_ok_and(|names| names.is_empty()) {
+            return;
+        }
+        if let Ok(_lock) = self.lock(0) {
+            let _ = self.sweep();
+        }
     }
 
     fn lock(&self, timeout_ns: u64) -> Result<File, PublishError> {

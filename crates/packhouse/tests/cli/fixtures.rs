@@ -191,12 +191,46 @@ fn strangers_are_named_and_a_store_beside_the_fixtures_minds_its_own() {
     let said = run(&sandbox, &["fixture", "ls"], 0);
     let line = format!("no fixture of this version: {}\n", stranger.display());
     assert!(said.ends_with(&line), "{said}");
+    let left = unit(&sandbox, ".tmp-0123456789abcdef");
+    std::fs::create_dir(&left).expect("because it is ours");
+    let left_line = format!("unfinished, or being made: {}\n", left.display());
+    let said = run(&sandbox, &["fixture", "verify"], 1);
+    assert!(said.contains(&format!("{left_line}{line}")), "{said}");
+    run(&sandbox, &["fixture", "prepare", ID], 0);
+    assert!(!left.exists(), "{}", left.display());
     for word in ["doctor", "gc", "ls", "du"] {
         let said = run(&sandbox, &[word], 0);
         assert!(!said.contains("fixtures"), "{word}: {said}");
     }
     run(&sandbox, &["fixture", "verify", ID], 0);
     assert!(stranger.is_dir());
+}
+
+#[test]
+fn what_others_can_change_is_refused_or_made_again() {
+    let sandbox = Sandbox::new();
+    run(&sandbox, &["fixture", "prepare", ID], 0);
+    let change = |path: &Path, mode| {
+        let mode = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(path, mode).expect("because it is ours");
+    };
+    change(&unit(&sandbox, ID).join("fixture.json"), 0o666);
+    let said = run(&sandbox, &["fixture", "verify", ID], 1);
+    let line =
+        format!("damaged: {ID}: fixture.json has mode 0666: others than its owner can change it\n");
+    assert!(said.starts_with(&format!("{line}\nhint: ")), "{said}");
+    let said = run(&sandbox, &["fixture", "prepare", ID], 0);
+    assert!(said.starts_with(&format!("made again: {ID}, ")), "{said}");
+    let shelf = unit(&sandbox, "");
+    change(&shelf, 0o777);
+    for word in ["ls", "verify", "prepare"] {
+        let output = sandbox.command(&["fixture", word, ID]).output();
+        let output = output.expect("because the command was built");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(3), "{word}: {said}");
+        let line = "/v1 has mode 0777: others than its owner can change it\n";
+        assert!(said.contains(line), "{word}: {said}");
+    }
 }
 
 #[test]
