@@ -19,6 +19,7 @@ mod git;
 mod host;
 mod keep;
 mod loader;
+mod names;
 mod objects;
 mod record;
 mod source;
@@ -48,7 +49,7 @@ pub struct Request<'a> {
     pub build: &'a Path,
     /// The source's folder, where the build system does not name it.
     pub source: Option<&'a Path>,
-    /// Libraries of other folders that programs of the build load by name.
+    /// Files of other folders that the build's programs or tests load or read: libraries, data.
     pub with: &'a [PathBuf],
     /// The whole environment that programs of the build will run with: it decides what their
     /// dynamic loader finds.
@@ -117,6 +118,7 @@ pub fn fingerprint(
         "host": host::facts(world),
         "libraries": objects.libraries,
         "links": build.links,
+        "names": objects.names,
         "programs": objects.programs,
         "runtimes": objects.runtimes,
         "scripts": objects.scripts,

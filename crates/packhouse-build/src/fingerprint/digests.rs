@@ -265,9 +265,35 @@ impl Kept {
 }
 
 /// The threads that this host runs at once, of which hashing takes a few.
-pub(super) fn threads() -> usize {
+fn threads() -> usize {
     let most = std::thread::available_parallelism().map_or(1, usize::from);
     most.min(THREADS_MAX)
+}
+
+/// Does the same work for each, a few at once, and answers in their order.
+pub(super) fn each<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let next = AtomicUsize::new(0);
+    let done = Mutex::new(BTreeMap::new());
+    let work = || {
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(item) = items.get(index) else {
+                break;
+            };
+            let answer = work(item);
+            let mut done = done.lock().expect("because nobody panics with it");
+            done.insert(index, answer);
+        }
+    };
+    std::thread::scope(|scope| {
+        // A child dies with the thread that started it, which here waits for it.
+        for _ in 1..threads().min(items.len()) {
+            scope.spawn(work);
+        }
+        work();
+    });
+    let done = done.into_inner().expect("because nobody panics with it");
+    done.into_values().collect()
 }
 
 fn hash(file: &File) -> Result<Digest, FsError> {

@@ -31,6 +31,25 @@ pub(super) enum Loads {
     },
 }
 
+/// What a name finds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Finds {
+    /// This file.
+    File(PathBuf),
+    /// Nothing, or nothing new: what is loaded already goes by this name.
+    Nothing,
+    /// Something that can't be loaded.
+    Refused {
+        /// What the loader said.
+        why: String,
+    },
+    /// The loader can't be asked.
+    Unknown {
+        /// Why.
+        why: String,
+    },
+}
+
 /// Asks the loader of an object. `others` names the loaders of the build's programs, by machine,
 /// for libraries, which name none. Errors when the loader crashes or can't be understood.
 pub(super) fn loads(
@@ -39,9 +58,66 @@ pub(super) fn loads(
     others: &[(Object, PathBuf)],
     environment: &[(OsString, OsString)],
 ) -> Result<Loads, FingerprintError> {
-    if !object.is_dynamic || (object.is_program && object.interpreter.is_none()) {
-        return Ok(Loads::Listed(Vec::new()));
+    listed(path, object, others, environment).map(|(loads, _)| loads)
+}
+
+/// Asks the loader of an object what names find, as if it were linked with them. `None`: it did not
+/// say so of this one, which another one may have brought in; asked for alone, nothing new is found
+/// by it. `Refused`: one of them can't be loaded, for which reason no others are answered.
+pub(super) fn finds(
+    path: &Path,
+    object: &Object,
+    others: &[(Object, PathBuf)],
+    environment: &[(OsString, OsString)],
+    names: &[&OsString],
+) -> Result<Vec<Option<Finds>>, FingerprintError> {
+    let environment = preloading(environment, names.iter().copied());
+    let (loads, said) = listed(path, object, others, &environment)?;
+    let found = match loads {
+        Loads::Listed(found) => found,
+        Loads::Refused { why } if names.len() == 1 => {
+            return Ok(vec![Some(Finds::Refused { why })]);
+        }
+        Loads::Refused { .. } => return Ok(vec![None; names.len()]),
+        Loads::Unknown { why } => return Ok(vec![Some(Finds::Unknown { why }); names.len()]),
+    };
+    let said = String::from_utf8_lossy(&said);
+    let of = |name: &&OsString| {
+        let mut found = found.iter();
+        if let Some((_, path)) = found.find(|(found, _)| found == *name) {
+            return Some(Finds::File(path.clone()));
+        }
+        let start = format!("{PRELOAD_FAILED}'{}' ", name.to_string_lossy());
+        let line = said.lines().find(|line| line.starts_with(&start))?;
+        Some(match line.ends_with(NOT_MINDED) {
+            true => Finds::Nothing,
+            false => Finds::Refused {
+                why: line.to_owned(),
+            },
+        })
+    };
+    Ok(names.iter().map(of).collect())
+}
+
+/// An environment in which these are loaded before anything but what it has loaded first already.
+pub(super) fn preloading<'a>(
+    environment: &[(OsString, OsString)],
+    names: impl IntoIterator<Item = &'a OsString>,
+) -> Vec<(OsString, OsString)> {
+    let mut environment = environment.to_vec();
+    let given = environment.iter().find(|(name, _)| name == PRELOAD);
+    let mut preload = given.map(|(_, value)| value.clone()).unwrap_or_default();
+    for name in names {
+        preload.push(":");
+        preload.push(name);
     }
+    environment.retain(|(name, _)| name != PRELOAD);
+    environment.push((PRELOAD.into(), preload));
+    environment
+}
+
+/// The loader of an object.
+pub(super) fn of(object: &Object, others: &[(Object, PathBuf)]) -> Option<PathBuf> {
     let of_others = || {
         let same = |(other, _): &&(Object, PathBuf)| other.machine == object.machine;
         others.iter().find(same).map(|(_, loader)| loader.clone())
@@ -52,13 +128,25 @@ pub(super) fn loads(
             .find(|(machine, _)| *machine == object.machine);
         usual.map(|(_, loader)| PathBuf::from(loader))
     };
-    let loader = object.interpreter.clone().or_else(of_others).or_else(usual);
-    let Some(loader) = loader else {
+    object.interpreter.clone().or_else(of_others).or_else(usual)
+}
+
+/// What an object would load, and what its loader said besides.
+fn listed(
+    path: &Path,
+    object: &Object,
+    others: &[(Object, PathBuf)],
+    environment: &[(OsString, OsString)],
+) -> Result<(Loads, Vec<u8>), FingerprintError> {
+    if !object.is_dynamic || (object.is_program && object.interpreter.is_none()) {
+        return Ok((Loads::Listed(Vec::new()), Vec::new()));
+    }
+    let Some(loader) = of(object, others) else {
         let why = format!(
             "no dynamic loader is known for machine {}",
             object.machine.0
         );
-        return Ok(Loads::Unknown { why });
+        return Ok((Loads::Unknown { why }, Vec::new()));
     };
     let failed = |why: String| FingerprintError::Loader {
         path: path.to_owned(),
@@ -69,7 +157,7 @@ pub(super) fn loads(
         Ok(ended) => ended,
         Err(StartError::Program { reason, .. }) => {
             let why = format!("{} can't be asked: {reason}", loader.display());
-            return Ok(Loads::Unknown { why });
+            return Ok((Loads::Unknown { why }, Vec::new()));
         }
         Err(error) => return Err(failed(error.to_string())),
     };
@@ -82,11 +170,12 @@ pub(super) fn loads(
             {
                 listed.push((own.clone().into_os_string(), own));
             }
-            Ok(Loads::Listed(listed))
+            Ok((Loads::Listed(listed), ended.stderr))
         }
-        Exit::Exited(1 | 127) => Ok(Loads::Refused {
-            why: refusal(&ended.stderr, path),
-        }),
+        Exit::Exited(1 | 127) => {
+            let why = refusal(&ended.stderr, path);
+            Ok((Loads::Refused { why }, ended.stderr))
+        }
         Exit::Exited(_) | Exit::Signalled(_) | Exit::TimedOut => {
             Err(failed(ask::why(&ended).unwrap_or_default()))
         }
@@ -170,6 +259,9 @@ fn refusal(words: &[u8], path: &Path) -> String {
     lines.join("\n")
 }
 
+const PRELOAD: &str = "LD_PRELOAD";
+/// How glibc's word of a library begins that was to be loaded first and can't be.
+const PRELOAD_FAILED: &str = "ERROR: ld.so: object ";
 /// How glibc's word of a library ends that was to be loaded first and is not there.
 const NOT_MINDED: &str = "cannot be preloaded (cannot open shared object file): ignored.";
 /// What glibc lists of an object that needs no library.

@@ -1,16 +1,17 @@
 //! The facts of programs, libraries and scripts: their content, and what they would load.
 
-use super::digests::{Digests, threads};
+use super::digests::{Digests, each};
 use super::disk;
 use super::elf::{self, Object};
 use super::error::FingerprintError;
-use super::loader::{self, Loads};
+use super::loader::{self, Finds, Loads};
+use super::names::{self, Asker};
 use super::walk::{Build, Found};
+use packhouse_sys::stat::FileKind;
 use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Facts of a build's files, by kind and name.
 #[derive(Default)]
@@ -21,6 +22,8 @@ pub(super) struct Facts {
     pub(super) with: Map<String, Value>,
     /// Vendors' runtimes that the build's programs would find, and what those load.
     pub(super) runtimes: Map<String, Value>,
+    /// What the names of libraries find.
+    pub(super) names: Map<String, Value>,
     /// Every file that has its digest here, by real path.
     pub(super) files: Vec<PathBuf>,
 }
@@ -35,23 +38,41 @@ pub(super) fn facts(
 ) -> Result<Facts, FingerprintError> {
     let with = others(with)?;
     let all: Vec<&Found> = build.found.iter().chain(&with).collect();
-    let loads = ask_all(&all, environment)?;
-    let mut facts = Facts::default();
+    let environment = loader::environment(environment);
+    let loaders = loaders(&all);
+    let loads = each(&all, |found| {
+        let object = found.object.as_ref();
+        object
+            .map(|object| loader::loads(&found.path, object, &loaders, &environment))
+            .transpose()
+    });
+    let loads = loads.into_iter().collect::<Result<Vec<_>, _>>()?;
     let listed = loads.iter().flatten().filter_map(|loads| match loads {
         Loads::Listed(listed) => Some(listed),
         Loads::Refused { .. } | Loads::Unknown { .. } => None,
     });
-    let runtimes = runtimes(&all, &loads, environment)?;
+    let runtimes = runtimes(&all, &loads, &environment)?;
+    let names = names::of(&all, &build.others);
+    let askers = askers(top, &all, &loads, &loaders);
+    let mut found = names::ask(&names, &askers, &loaders, &environment)?;
     let mut files: Vec<PathBuf> = all.iter().map(|found| found.path.clone()).collect();
     let known = runtimes.iter().flatten();
     files.extend(known.map(|(_, path)| path.clone()));
     for (_, path) in listed.flatten() {
         files.push(real(path)?);
     }
+    for (_, finds) in found.values_mut().flatten() {
+        if let Finds::File(path) = finds {
+            *path = real(path)?;
+            files.push(path.clone());
+        }
+    }
     files.sort();
     files.dedup();
     digests.of_all(&files)?;
+    let mut facts = of_files(top, (&all, build.found.len()), &loads, digests)?;
     facts.files = files;
+    facts.names = names::facts(&names, &found, digests)?;
     if let Err(why) = &runtimes {
         facts
             .runtimes
@@ -61,8 +82,18 @@ pub(super) fn facts(
         let digest = digests.of(&path)?.sha256.to_string();
         facts.runtimes.insert(disk::text(name), Value::from(digest));
     }
-    let of_build = build.found.len();
-    for (index, (found, loads)) in all.iter().zip(&loads).enumerate() {
+    Ok(facts)
+}
+
+/// The facts of each file by itself. The first `of_build` are the build's, the others the user's.
+fn of_files(
+    top: &Path,
+    (all, of_build): (&[&Found], usize),
+    loads: &[Option<Loads>],
+    digests: &Digests<'_>,
+) -> Result<Facts, FingerprintError> {
+    let mut facts = Facts::default();
+    for (index, (found, loads)) in all.iter().zip(loads).enumerate() {
         let mut value = digests.of(&found.path)?.facts();
         if let (Value::Object(fields), Some(loads)) = (&mut value, loads) {
             let (name, loads) = of_loads(top, loads, digests)?;
@@ -79,7 +110,7 @@ pub(super) fn facts(
     Ok(facts)
 }
 
-/// Libraries that the user names, by their paths.
+/// Files that the user names, by their paths: libraries, programs, data.
 fn others(with: &[PathBuf]) -> Result<Vec<Found>, FingerprintError> {
     let mut found = Vec::new();
     for path in with {
@@ -89,57 +120,66 @@ fn others(with: &[PathBuf]) -> Result<Vec<Found>, FingerprintError> {
         };
         let path = real(path)?;
         let file = disk::open(&path).map_err(|error| wrong(error.to_string()))?;
+        let kind = file.stat().map_err(|error| wrong(error.to_string()))?.kind;
+        if kind != FileKind::Regular {
+            return Err(wrong(format!("is a {kind}, expected a regular file")));
+        }
         let object = elf::object(&file).map_err(|error| wrong(error.to_string()))?;
-        let object = object.ok_or_else(|| wrong("is no shared library".to_owned()))?;
         let name = disk::text(path.file_name().unwrap_or(path.as_os_str()));
         if found.iter().any(|other: &Found| other.name == name) {
-            return Err(wrong(format!("a second library of the name {name}")));
+            return Err(wrong(format!("a second file of the name {name}")));
         }
-        found.push(Found {
-            name,
-            path,
-            object: Some(object),
-        });
+        found.push(Found { name, path, object });
     }
     Ok(found)
 }
 
-/// Asks the loader of each, a few at once. `None` for scripts.
-fn ask_all(
-    all: &[&Found],
-    environment: &[(OsString, OsString)],
-) -> Result<Vec<Option<Loads>>, FingerprintError> {
-    let environment = loader::environment(environment);
+/// The loaders that programs name.
+fn loaders(all: &[&Found]) -> Vec<(Object, PathBuf)> {
     let programs = all.iter().filter_map(|found| found.object.as_ref());
     let programs = programs.filter(|object| object.is_program);
-    let loaders: Vec<(Object, PathBuf)> = programs
+    programs
         .filter_map(|object| Some((object.clone(), object.interpreter.clone()?)))
-        .collect();
-    let next = AtomicUsize::new(0);
-    let answers = Mutex::new(vec![None; all.len()]);
-    let work = || {
-        loop {
-            let index = next.fetch_add(1, Ordering::Relaxed);
-            let Some(found) = all.get(index) else {
-                break;
-            };
-            let answer = found
-                .object
-                .as_ref()
-                .map(|object| loader::loads(&found.path, object, &loaders, &environment));
-            let mut answers = answers.lock().expect("because nobody panics with it");
-            answers[index] = answer;
+        .collect()
+}
+
+/// Of the objects that search the same folders the first that can be loaded, and the first of
+/// another name. What needs no library at all can't load one by name.
+fn askers<'a>(
+    top: &Path,
+    all: &[&'a Found],
+    loads: &[Option<Loads>],
+    loaders: &[(Object, PathBuf)],
+) -> Vec<Asker<'a>> {
+    let mut askers: BTreeMap<String, Asker<'a>> = BTreeMap::new();
+    for (found, loads) in all.iter().zip(loads) {
+        let (Some(object), Some(Loads::Listed(listed))) = (&found.object, loads) else {
+            continue;
+        };
+        let Some(loader) = loader::of(object, loaders).filter(|_| !listed.is_empty()) else {
+            continue;
+        };
+        let mut whose = disk::text(loader);
+        for (name, search) in ["RPATH", "RUNPATH"].iter().zip(&object.search) {
+            let search = search.as_ref().map(disk::text);
+            whose += &search.map_or(String::new(), |search| format!(", {name} {search}"));
         }
-    };
-    std::thread::scope(|scope| {
-        // A child dies with the thread that started it, which here waits for it.
-        for _ in 1..threads().min(all.len()) {
-            scope.spawn(work);
+        // The folder has a say in nothing but `$ORIGIN`.
+        if whose.contains('$') {
+            let folder = found.path.parent().unwrap_or(top).strip_prefix(top);
+            let folder = folder.map_or(found.name.clone(), disk::text);
+            whose += &format!(" in {folder:?}");
         }
-        work();
-    });
-    let answers = answers.into_inner().expect("because nobody panics with it");
-    answers.into_iter().map(Option::transpose).collect()
+        let asker = askers.entry(whose.clone()).or_insert(Asker {
+            whose,
+            one: (&found.path, object),
+            other: None,
+        });
+        if asker.one.1.name != object.name && asker.other.is_none() {
+            asker.other = Some((&found.path, object));
+        }
+    }
+    askers.into_values().collect()
 }
 
 /// Vendors' runtimes, and what they load in turn, by their real paths: libraries that programs load
@@ -164,15 +204,8 @@ fn runtimes(
     let Some((found, object, own)) = chosen else {
         return Ok(Ok(Vec::new()));
     };
-    let mut environment = loader::environment(environment);
-    let given = environment.iter().find(|(name, _)| name == PRELOAD);
-    let mut preload = given.map(|(_, value)| value.clone()).unwrap_or_default();
-    for name in RUNTIMES {
-        preload.push(":");
-        preload.push(name);
-    }
-    environment.retain(|(name, _)| name != PRELOAD);
-    environment.push((PRELOAD.into(), preload));
+    let names = RUNTIMES.map(OsString::from);
+    let environment = loader::preloading(environment, &names);
     match loader::loads(&found.path, object, &[], &environment)? {
         Loads::Listed(listed) => {
             let others = listed.into_iter().filter(|other| !own.contains(other));
@@ -214,7 +247,6 @@ fn real(path: &Path) -> Result<PathBuf, FingerprintError> {
     real.ok_or_else(|| wrong("no such file".to_owned()))
 }
 
-const PRELOAD: &str = "LD_PRELOAD";
 /// What accelerators' programs load by name: drivers' libraries, their compilers, loaders of
 /// drivers.
 const RUNTIMES: [&str; 22] = [

@@ -10,6 +10,7 @@ use super::disk::{self, Kind};
 use super::elf::{self, Object};
 use super::error::FingerprintError;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -31,6 +32,8 @@ pub(super) struct Build {
     pub(super) found: Vec<Found>,
     /// Links, by name, with what they say.
     pub(super) links: BTreeMap<String, String>,
+    /// Links to programs, libraries and scripts: their own names, and the real paths.
+    pub(super) others: Vec<(OsString, PathBuf)>,
 }
 
 /// Looks at a folder. Errors when a folder or file of it can't be read.
@@ -68,7 +71,10 @@ pub(super) fn walk(top: &Path) -> Result<Build, FingerprintError> {
                         Linked::Folder(real) if prefix.is_empty() => {
                             links.push((real, format!("{name}/")));
                         }
-                        Linked::File(found) => aliases.push(Found { name, ..found }),
+                        Linked::File(found) => {
+                            build.others.push((entry.name, found.path.clone()));
+                            aliases.push(Found { name, ..found });
+                        }
                         Linked::Folder(_) | Linked::Other => {}
                     }
                 }

@@ -78,10 +78,11 @@ fn what_the_environment_makes_the_loader_find_is_what_counts() {
         ("LD_DEBUG_OUTPUT".into(), bench.path("debug").into()),
     ];
     let redirected = bench.of("b");
-    assert_eq!(
-        facts(&rebuilt, &redirected),
-        ["programs bin/prog loads liba.so"]
-    );
+    let expected = [
+        "names LOADER, RUNPATH $ORIGIN in \"bin\" liba.so",
+        "programs bin/prog loads liba.so",
+    ];
+    assert_eq!(facts(&rebuilt, &redirected), expected);
     let file = fs::canonicalize(other.join("liba.so")).unwrap();
     let digest = Digest::of(&fs::read(&file).unwrap());
     assert!(redirected.covers(&file, &digest));
@@ -123,6 +124,7 @@ fn what_cannot_be_loaded_is_a_fact_with_the_loaders_words() {
     );
     let expected = [
         "libraries bin/liba.so",
+        "names LOADER, RUNPATH $ORIGIN in \"bin\"",
         "programs bin/prog loads",
         "programs bin/prog refused",
     ];
@@ -188,6 +190,7 @@ fn links_scripts_and_libraries_of_other_folders_are_facts() {
         "libraries bin/libfar.so",
         "links bin/libfar.so",
         "links bin/libplug.so.1",
+        "names LOADER, RUNPATH $ORIGIN in \"bin\" libfar.so",
         "scripts bin/run.sh bytes",
         "scripts bin/run.sh sha256",
         "with liba.so",

@@ -222,10 +222,17 @@ impl Bench {
     }
 }
 
-/// The facts in which two builds differ, as texts. Their digests differ exactly where any does.
+/// The facts in which two builds differ, as texts, the host's loader as `LOADER`. Their digests
+/// differ exactly where any does.
 pub(crate) fn facts(one: &Fingerprint, other: &Fingerprint) -> Vec<String> {
     let differences = fingerprint::explain(one, other);
     assert_eq!(differences.is_empty(), one.digest() == other.digest());
-    let text = |difference: &Difference| difference.fact.join(" ");
+    let text = |difference: &Difference| {
+        let loaders = ["/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1"];
+        let text = difference.fact.join(" ");
+        loaders
+            .iter()
+            .fold(text, |text, loader| text.replace(loader, "LOADER"))
+    };
     differences.iter().map(text).collect()
 }
