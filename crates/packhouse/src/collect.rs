@@ -2,6 +2,7 @@
 
 use crate::answer::{Answer, Column, table};
 use crate::failure::{Exit, Failure, quoted};
+use crate::held::SweptFixtures;
 use crate::places::Lookup;
 use crate::staged::Swept;
 use crate::stores::short;
@@ -33,14 +34,16 @@ pub(crate) fn collect(
         })
         .map_err(|error| refused(store, &error))?;
     let swept = sweep_stages(store, &report, lookup)?;
-    let exit = if report.failures.is_empty() && swept.is_done() {
+    let fixtures = SweptFixtures::of(dry_run, lookup);
+    let is_done = swept.is_done() && fixtures.failure.is_none();
+    let exit = if report.failures.is_empty() && is_done {
         Exit::Done
     } else {
         Exit::NotExecuted
     };
     Ok(Answer {
-        text: text(&report, &swept),
-        json: document(&report, &swept),
+        text: text(&report, &swept, &fixtures),
+        json: document(&report, &swept, &fixtures),
         exit,
     })
 }
@@ -105,7 +108,7 @@ fn sum(parts: &[Removed]) -> Removed {
     }
 }
 
-fn text(report: &GcReport, swept: &Swept) -> String {
+fn text(report: &GcReport, swept: &Swept, fixtures: &SweptFixtures) -> String {
     let mut text = String::new();
     for (set, gone) in &report.plan.sets {
         text += &format!("set {}: {}\n", short(set), gone.reason());
@@ -127,17 +130,19 @@ fn text(report: &GcReport, swept: &Swept) -> String {
             units::bytes(removed.bytes),
         ]
     }));
+    let more = swept.groups().into_iter().chain(fixtures.groups());
     rows.extend(
-        swept.groups().map(|(name, count, bytes)| {
+        more.map(|(name, count, bytes)| {
             vec![name.to_owned(), count.to_string(), units::bytes(bytes)]
         }),
     );
     text += &table(&[Column::Left, Column::Right, Column::Right], &rows);
     let freed = report.freed;
     let (unfinished_bytes, copies_bytes) = swept.freed();
+    let fixture_bytes = fixtures.bytes();
     text += &format!(
         "frees {} now, {} when current users end; {} stay\n",
-        units::bytes(freed.now_bytes + unfinished_bytes),
+        units::bytes(freed.now_bytes + unfinished_bytes + fixture_bytes),
         units::bytes(freed.later_bytes),
         units::bytes(report.plan.kept_bytes),
     );
@@ -162,10 +167,13 @@ fn text(report: &GcReport, swept: &Swept) -> String {
     for line in &report.failures {
         text += &format!("not removed: {line}\n");
     }
+    if let Some(failure) = &fixtures.failure {
+        text += &format!("not removed: {failure}\n");
+    }
     text + &swept.lines()
 }
 
-fn document(report: &GcReport, swept: &Swept) -> Value {
+fn document(report: &GcReport, swept: &Swept, fixtures: &SweptFixtures) -> Value {
     let sets: Vec<Value> = report
         .plan
         .sets
@@ -177,7 +185,7 @@ fn document(report: &GcReport, swept: &Swept) -> Value {
         "removed_sets": sets,
         "kept_bytes": report.plan.kept_bytes,
         "above_cap_bytes": report.plan.above_cap_bytes,
-        "freed_now_bytes": report.freed.now_bytes + swept.freed().0,
+        "freed_now_bytes": report.freed.now_bytes + swept.freed().0 + fixtures.bytes(),
         "freed_later_bytes": report.freed.later_bytes,
         "linked_bytes": report.freed.linked_bytes,
         "every_process_seen": report.freed.every_process_seen,
@@ -188,9 +196,11 @@ fn document(report: &GcReport, swept: &Swept) -> Value {
     document["freed_copies_bytes"] = swept.freed().1.into();
     document["stage_failures"] = swept.collected.failures.clone().into();
     document["stage_strangers"] = swept.collected.strangers.clone().into();
+    document["fixtures_failure"] = fixtures.failure.clone().into();
     document["stage_problem"] = swept.problem().into();
     let removed = groups(report).map(|(name, removed)| (name, removed.count, removed.bytes));
-    for (name, count, bytes) in removed.into_iter().chain(swept.groups()) {
+    let more = swept.groups().into_iter().chain(fixtures.groups());
+    for (name, count, bytes) in removed.into_iter().chain(more) {
         let name = name.replace(' ', "_");
         document[format!("{name}_count")] = count.into();
         document[format!("{name}_bytes")] = bytes.into();

@@ -3,6 +3,7 @@
 use crate::answer::{Answer, Column, table};
 use crate::failure::Failure;
 use crate::glance;
+use crate::held::Held;
 use crate::model_look::CopiesAtAGlance;
 use crate::places::{Lookup, Places};
 use crate::run;
@@ -20,6 +21,7 @@ pub(crate) fn examine(store: Option<&Store>, lookup: Lookup<'_>) -> Result<Answe
     let plugin = run::plugin(lookup);
     let staged = Listed::of(lookup);
     let copies = CopiesAtAGlance::of(lookup);
+    let held = Held::of(lookup);
     let shown = match &plugin {
         Ok(path) => path.display().to_string(),
         Err(failure) => failure
@@ -40,6 +42,7 @@ pub(crate) fn examine(store: Option<&Store>, lookup: Lookup<'_>) -> Result<Answe
             &worker_devices::summary(&worker_devices::look(lookup)),
         ),
     ];
+    rows.extend(held.summaries().map(|(name, value)| row(name, &value)));
     let Some(store) = store else {
         rows.push(row("sets", "no store yet"));
         let json = json!({
@@ -49,10 +52,11 @@ pub(crate) fn examine(store: Option<&Store>, lookup: Lookup<'_>) -> Result<Answe
             "stage": staged.path(),
             "stages": staged.document(),
             "stage_problem": staged.problem(),
-        "model_copies": copies.document(),
+            "model_copies": copies.document(),
+            "held": held.document(),
             "store": Value::Null,
         });
-        return Ok(Answer::done(table(&COLUMNS, &rows), json));
+        return Ok(Answer::done(table(&COLUMNS, &rows) + &held.lines(), json));
     };
     let report = store.examine().map_err(|error| {
         let root = store.config().root.display();
@@ -61,7 +65,7 @@ pub(crate) fn examine(store: Option<&Store>, lookup: Lookup<'_>) -> Result<Answe
             .hint(format!("ls -la {root}"))
     })?;
     rows.extend(store_rows(&report));
-    let mut text = table(&COLUMNS, &rows);
+    let mut text = table(&COLUMNS, &rows) + &held.lines();
     for pin in &report.damaged_pins {
         text += &format!("damaged pin {pin}\n");
     }
@@ -79,6 +83,7 @@ pub(crate) fn examine(store: Option<&Store>, lookup: Lookup<'_>) -> Result<Answe
         "stages": staged.document(),
         "stage_problem": staged.problem(),
         "model_copies": copies.document(),
+        "held": held.document(),
         "store": document(&report),
     });
     Ok(Answer::done(text, json))

@@ -48,6 +48,8 @@ pub(crate) fn execute(args: &FocusedArgs, lookup: Lookup<'_>) -> Result<Answer, 
     let fs: Arc<dyn Fs> = Arc::new(RealFs);
     let clock: Arc<dyn Clock> = Arc::new(RealClock);
     let digests = FileDigests::make(Arc::clone(&fs), Arc::clone(&clock), &state).ok();
+    let of_fixtures =
+        FileDigests::make_for_fixtures(Arc::clone(&fs), Arc::clone(&clock), &state).ok();
     let select = FixtureSelectArgs {
         ids: Vec::new(),
         fixtures: args.fixtures.clone(),
@@ -58,7 +60,7 @@ pub(crate) fn execute(args: &FocusedArgs, lookup: Lookup<'_>) -> Result<Answer, 
         build: &build,
         environment: environment.variables(),
         own: places::whole_environment(),
-        fixtures: Fixtures::new(place, digests.as_ref()),
+        fixtures: Fixtures::new(place, of_fixtures.as_ref()),
         digests: digests.as_ref(),
         tools: worker_devices::tools(lookup),
         roots: Roots::default(),

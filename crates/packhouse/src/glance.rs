@@ -2,6 +2,7 @@
 
 use crate::answer::{Answer, Column, table};
 use crate::failure::{Failure, quoted};
+use crate::held::Held;
 use crate::places::Lookup;
 use crate::staged::Listed;
 use crate::stores::{admission_line, short};
@@ -97,6 +98,9 @@ pub(crate) fn usage(store: Option<&Store>, lookup: Lookup<'_>) -> Result<Answer,
     ];
     let stage_count = u64::try_from(staged.stages.len()).unwrap_or(u64::MAX);
     totals.push(total("staged in memory", stage_count, staged.bytes()));
+    let held = Held::of(lookup);
+    let groups = held.groups().into_iter();
+    totals.extend(groups.map(|(name, held)| total(name, held.count, held.bytes)));
     if let Some(room) = &survey.room {
         let line = |name: &str, bytes| vec![name.to_owned(), String::new(), units::bytes(bytes)];
         totals.push(line("cap", room.cap_bytes));
@@ -107,7 +111,9 @@ pub(crate) fn usage(store: Option<&Store>, lookup: Lookup<'_>) -> Result<Answer,
     if let Some(problem) = staged.problem() {
         text += &format!("stages: {problem}\n");
     }
+    text += &held.lines();
     let mut document = document(&survey);
+    document["held"] = held.document();
     document["stages"] = staged.document();
     document["stage_bytes"] = staged.bytes().into();
     document["stage_problem"] = staged.problem().into();

@@ -34,6 +34,7 @@ mod focused_words;
 mod folders;
 mod gate;
 mod glance;
+mod held;
 mod image;
 mod image_look;
 mod image_prepare;

@@ -106,13 +106,26 @@ impl FileDigests {
         clock: Arc<dyn Clock>,
         state: &Path,
     ) -> Result<Self, DigestsError> {
+        Self::make_in(fs, clock, &state.join(FOLDER))
+    }
+
+    /// Opens digests that are kept apart from those of models, so that neither push the others
+    /// out, below a user's private state, and makes their folder.
+    pub fn make_for_fixtures(
+        fs: Arc<dyn Fs>,
+        clock: Arc<dyn Clock>,
+        state: &Path,
+    ) -> Result<Self, DigestsError> {
+        Self::make_in(fs, clock, &state.join(FIXTURES_FOLDER))
+    }
+
+    fn make_in(fs: Arc<dyn Fs>, clock: Arc<dyn Clock>, path: &Path) -> Result<Self, DigestsError> {
         let owners = Owners::new(fs.effective_uid(), &[]);
         let modes = MakeModes {
             parents: FOLDER_MODE,
             last: FOLDER_MODE,
         };
-        let path = state.join(FOLDER);
-        let (_, dir) = walk(fs.as_ref(), &owners, &path, Some(modes), Links::Follow)?;
+        let (_, dir) = walk(fs.as_ref(), &owners, path, Some(modes), Links::Follow)?;
         State::new(Arc::clone(&fs), dir.clone())?;
         Ok(Self { fs, clock, dir })
     }
@@ -299,6 +312,7 @@ impl FileDigestError {
 
 const NAME_TAG: &str = "packhouse/file-digest-name/1";
 const FOLDER: &str = "models";
+const FIXTURES_FOLDER: &str = "fixtures";
 const FOLDER_MODE: u32 = 0o700;
 const RECORD_BYTES_MAX: u64 = 4096;
 /// Beyond so many records the older half goes.

@@ -12,6 +12,7 @@ mod fixtures;
 mod fleets;
 mod focused;
 mod heads;
+mod held;
 mod image_hints;
 mod image_races;
 mod image_refused;
