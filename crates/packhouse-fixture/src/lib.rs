@@ -6,6 +6,7 @@
 
 pub mod bag;
 pub mod bf16_ops;
+mod bound;
 pub mod families;
 pub mod fixture;
 pub mod half;
@@ -25,6 +26,6 @@ pub use bag::Bag;
 pub use fixture::{Case, EdgeRow, Expected, Fixture, Tensor};
 pub use kernel::{Inputs, Kernel, KernelError, Output};
 pub use soundness::Unsound;
-pub use tolerance::Tolerance;
+pub use tolerance::{Limit, Tolerance};
 pub use trial::{BoundaryVerdict, Promise, TrialError, judge_case, run_case};
 pub use verdict::{RowVerdict, Unjudged, Worst, judge};

@@ -85,15 +85,15 @@ fn expected(expected: &Expected) -> Value {
     json!({
         "boundary": expected.boundary,
         "tensor": expected.tensor,
-        "tolerance": tolerance(expected.tolerance),
+        "tolerance": tolerance(&expected.tolerance),
         "why": expected.why,
     })
 }
 
-fn tolerance(tolerance: Tolerance) -> Value {
+fn tolerance(tolerance: &Tolerance) -> Value {
     match tolerance {
         Tolerance::BitEqual => json!({ "kind": "bit-equal" }),
         Tolerance::Ulp { max } => json!({ "kind": "ulp", "max": max }),
-        Tolerance::Nmse { max_log2 } => json!({ "kind": "nmse", "max_log2": max_log2 }),
+        Tolerance::Within { tensor } => json!({ "kind": "within", "tensor": tensor }),
     }
 }

@@ -2,10 +2,10 @@
 //!
 //! An empty fixture would pass any kernel, so it is refused before anything is judged by it.
 
-use crate::fixture::{Case, Expected, Fixture};
+use crate::fixture::{Case, Expected, Fixture, Tensor};
 use packhouse_base::Blame;
-use packhouse_component::FormError;
 use packhouse_component::name::is_name;
+use packhouse_component::{Dtype, FormError};
 
 /// Why something is no fixture.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -67,6 +67,18 @@ pub enum Unsound {
     /// An expected tensor of another type or shape than its boundary has at the width.
     #[error("{id}, width {width}: {name} is not what boundary {boundary} is")]
     Shape {
+        /// The fixture.
+        id: String,
+        /// The case.
+        width: u64,
+        /// The tensor.
+        name: String,
+        /// The boundary.
+        boundary: String,
+    },
+    /// Bounds of another shape than what they bound, or that bound nothing.
+    #[error("{id}, width {width}: {name} is no bound for each element of {boundary}")]
+    Bounds {
         /// The fixture.
         id: String,
         /// The case.
@@ -157,7 +169,8 @@ impl Fixture {
         let is_used = |name: &String| {
             self.cases.iter().any(|case| {
                 let expected = case.expected.iter().chain(&case.near);
-                let mut expected = expected.map(|expected| &expected.tensor);
+                let mut expected =
+                    expected.flat_map(|it| [&it.tensor].into_iter().chain(it.tolerance.tensor()));
                 case.inputs.values().any(|input| input == name)
                     || expected.any(|expected| expected == name)
             })
@@ -217,13 +230,38 @@ impl Fixture {
             form.is_some_and(|form| form.dtype == tensor.dtype && form.shape == tensor.shape);
         self.demand(!expected.why.is_empty(), "reason for a tolerance")?;
         if is_same {
-            return Ok(());
+            return self.sound_bounds(case, expected, tensor);
         }
         Err(Unsound::Shape {
             id: self.id.clone(),
             width: case.width,
             name: expected.tensor.clone(),
             boundary: expected.boundary.clone(),
+        })
+    }
+
+    /// Bounds are binary32, one for each element, finite and not negative.
+    fn sound_bounds(&self, case: &Case, of: &Expected, tensor: &Tensor) -> Result<(), Unsound> {
+        let Some(name) = of.tolerance.tensor() else {
+            return Ok(());
+        };
+        let bounds = self.tensors.get(name);
+        let bounds = bounds.ok_or_else(|| self.no_tensor(case, name))?;
+        let is_bound = |bytes: &[u8; 4]| {
+            let bound = f32::from_le_bytes(*bytes);
+            bound.is_finite() && bound.is_sign_positive()
+        };
+        let are_bounds = bounds.dtype == Dtype::F32
+            && bounds.shape == tensor.shape
+            && bounds.bytes.as_chunks().0.iter().all(is_bound);
+        if are_bounds {
+            return Ok(());
+        }
+        Err(Unsound::Bounds {
+            id: self.id.clone(),
+            width: case.width,
+            name: name.clone(),
+            boundary: of.boundary.clone(),
         })
     }
 

@@ -9,7 +9,7 @@
 //! - Nothing to judge is no verdict, and never a pass.
 
 use crate::half::{bf16_to_f64, f16_to_f64};
-use crate::{EdgeRow, Tensor, Tolerance};
+use crate::{EdgeRow, Limit, Tensor};
 use packhouse_base::Blame;
 use packhouse_component::Dtype;
 
@@ -26,11 +26,9 @@ pub struct RowVerdict {
     pub elements: u64,
     /// Elements with other bits than expected.
     pub different: u64,
-    /// The element furthest from what is expected; none where all bits are equal.
+    /// The element furthest from what is expected, one that fails first; none where all bits are
+    /// equal.
     pub worst: Option<Worst>,
-    /// For `Nmse`: the smallest power of two that the row's error does not exceed, as its
-    /// exponent; none where the error is zero or not a number.
-    pub nmse_log2: Option<i32>,
 }
 
 /// The element of a row that is furthest from what is expected.
@@ -46,6 +44,8 @@ pub struct Worst {
     pub actual: u32,
     /// Representable values between the two; none for integers, infinities and NaNs.
     pub ulps: Option<u64>,
+    /// The bits of its own bound, a binary32, where each element has one.
+    pub bound: Option<u32>,
 }
 
 /// Why nothing was judged.
@@ -75,7 +75,7 @@ pub enum Unjudged {
         /// The boundary.
         boundary: String,
     },
-    /// The expected tensor's bytes are not what its shape says.
+    /// The bytes of the expected tensor or of its bounds are not what its shape says.
     #[error("the expected tensor of {boundary} has {actual} bytes, its shape says {expected}")]
     Malformed {
         /// The boundary.
@@ -129,7 +129,7 @@ pub fn judge(
     boundary: &str,
     expected: &Tensor,
     edge_rows: &[EdgeRow],
-    tolerance: Tolerance,
+    limit: Limit<'_>,
     actual: &[u8],
 ) -> Result<Vec<RowVerdict>, Unjudged> {
     let shape = Rows::of(boundary, expected)?;
@@ -144,12 +144,13 @@ pub fn judge(
         Dtype::F16 | Dtype::Bf16 | Dtype::F32 => true,
         Dtype::U8 | Dtype::I8 | Dtype::I32 => false,
     };
-    if !is_float && tolerance != Tolerance::BitEqual {
+    if !is_float && limit != Limit::BitEqual {
         return Err(Unjudged::Inapplicable {
             boundary: boundary.to_owned(),
             dtype: expected.dtype.id(),
         });
     }
+    let bounds = bounds(boundary, expected, limit)?;
     let label = |of: &str, row: u64| {
         let found = edge_rows
             .iter()
@@ -159,7 +160,15 @@ pub fn judge(
     let rows = expected.bytes.chunks_exact(shape.row_bytes);
     let rows = rows.zip(actual.chunks_exact(shape.row_bytes));
     let verdicts = rows.zip(0_u64..).map(|((expected_row, actual_row), row)| {
-        let mut verdict = judge_row(expected.dtype, tolerance, expected_row, actual_row);
+        let columns = shape.row_bytes / width_of(expected.dtype);
+        let bounds = bounds.chunks_exact(4 * columns).nth(in_memory(row));
+        let elements = elements(
+            expected.dtype,
+            expected_row,
+            actual_row,
+            bounds.unwrap_or(&[]),
+        );
+        let mut verdict = judge_row(limit, &elements);
         verdict.row = row;
         verdict.label = label(boundary, row);
         if let Some(worst) = &mut verdict.worst
@@ -170,6 +179,23 @@ pub fn judge(
         verdict
     });
     Ok(verdicts.collect())
+}
+
+/// The bytes of the bounds of a limit that has any: of the expected tensor's shape, binary32.
+fn bounds<'f>(boundary: &str, expected: &Tensor, limit: Limit<'f>) -> Result<&'f [u8], Unjudged> {
+    let Limit::Within { bounds } = limit else {
+        return Ok(&[]);
+    };
+    let all = bytes(expected.bytes.len()) / expected.dtype.bytes() * 4;
+    let there = bytes(bounds.bytes.len());
+    if bounds.dtype == Dtype::F32 && bounds.shape == expected.shape && there == all {
+        return Ok(&bounds.bytes);
+    }
+    Err(Unjudged::Malformed {
+        boundary: boundary.to_owned(),
+        expected: all,
+        actual: there,
+    })
 }
 
 /// How a tensor falls into rows.
@@ -205,34 +231,40 @@ impl Rows {
     }
 }
 
-fn judge_row(dtype: Dtype, tolerance: Tolerance, expected: &[u8], actual: &[u8]) -> RowVerdict {
-    let width = usize::try_from(dtype.bytes()).expect("because it is 4 at most");
+fn elements(dtype: Dtype, expected: &[u8], actual: &[u8], bounds: &[u8]) -> Vec<Element> {
+    let width = width_of(dtype);
     let pairs = expected.chunks_exact(width).zip(actual.chunks_exact(width));
-    let elements = pairs.map(|(expected, actual)| Element {
+    let bounds = bounds.chunks_exact(4).map(|bound| Some(bits(bound)));
+    let pairs = pairs.zip(bounds.chain(std::iter::repeat(None)));
+    let elements = pairs.map(|((expected, actual), bound)| Element {
         dtype,
         expected: bits(expected),
         actual: bits(actual),
+        bound,
     });
-    let elements: Vec<Element> = elements.collect();
+    elements.collect()
+}
+
+fn judge_row(limit: Limit<'_>, elements: &[Element]) -> RowVerdict {
     let different = elements.iter().filter(|element| !element.is_equal());
+    let passes = |element: &Element| match limit {
+        Limit::BitEqual => element.is_equal(),
+        Limit::Ulp { max } => element.badness() <= u64::from(max),
+        Limit::Within { .. } => element.is_within(),
+    };
     let worst = elements
         .iter()
         .zip(0_u64..)
         .filter(|(element, _)| !element.is_equal());
     // The first of the furthest.
-    let worst = worst.max_by_key(|(element, column)| (element.badness(), u64::MAX - column));
-    let (passed, nmse_log2) = match tolerance {
-        Tolerance::BitEqual => (elements.iter().all(Element::is_equal), None),
-        Tolerance::Ulp { max } => {
-            let is_near = |element: &Element| element.badness() <= u64::from(max);
-            (elements.iter().all(is_near), None)
-        }
-        Tolerance::Nmse { max_log2 } => nmse(&elements, max_log2),
-    };
+    let worst = worst.max_by_key(|(element, column)| {
+        let fails = !passes(element);
+        (fails, element.badness(), u64::MAX - column)
+    });
     RowVerdict {
         row: 0,
         label: None,
-        passed,
+        passed: elements.iter().all(passes),
         elements: bytes(elements.len()),
         different: bytes(different.count()),
         worst: worst.map(|(element, column)| Worst {
@@ -241,50 +273,8 @@ fn judge_row(dtype: Dtype, tolerance: Tolerance, expected: &[u8], actual: &[u8])
             expected: element.expected,
             actual: element.actual,
             ulps: element.ulps(),
+            bound: element.bound,
         }),
-        nmse_log2,
-    }
-}
-
-/// Whether a row's squared error is within `2^max_log2` of its squared size, and the exponent of
-/// the smallest power of two that is enough. Sums in binary64, in the order of the columns; squares
-/// of binary32 values neither overflow nor vanish there.
-fn nmse(elements: &[Element], max_log2: i32) -> (bool, Option<i32>) {
-    let (mut error, mut size) = (0.0_f64, 0.0_f64);
-    for element in elements {
-        let (expected, actual) = (
-            element.value(element.expected),
-            element.value(element.actual),
-        );
-        if expected.is_finite() && actual.is_finite() {
-            error += (actual - expected) * (actual - expected);
-            size += expected * expected;
-        } else if !element.is_equal() {
-            return (false, None);
-        }
-    }
-    if error == 0.0 {
-        return (true, None);
-    }
-    if size == 0.0 {
-        return (false, None);
-    }
-    let (mut exponent, ratio) = (0, error / size);
-    while power_of_two(exponent) < ratio {
-        exponent += 1;
-    }
-    while power_of_two(exponent - 1) >= ratio && exponent > LEAST_EXPONENT {
-        exponent -= 1;
-    }
-    (error <= size * power_of_two(max_log2), Some(exponent))
-}
-
-/// A power of two as binary64; beyond its normal numbers zero or infinity.
-fn power_of_two(exponent: i32) -> f64 {
-    match exponent {
-        ..=-1023 => 0.0,
-        1024.. => f64::INFINITY,
-        _ => f64::from_bits(u64::from((exponent + 1023).cast_unsigned()) << 52),
     }
 }
 
@@ -293,11 +283,23 @@ struct Element {
     dtype: Dtype,
     expected: u32,
     actual: u32,
+    bound: Option<u32>,
 }
 
 impl Element {
     fn is_equal(&self) -> bool {
         self.expected == self.actual
+    }
+
+    /// Whether it is the same bits, or both are finite and their distance in binary64 is within the
+    /// element's bound. A bound that is no number is kept by nothing.
+    fn is_within(&self) -> bool {
+        let (expected, actual) = (self.value(self.expected), self.value(self.actual));
+        let bound = self
+            .bound
+            .map_or(f64::NAN, |bits| f64::from(f32::from_bits(bits)));
+        let is_finite = expected.is_finite() && actual.is_finite();
+        self.is_equal() || is_finite && (actual - expected).abs() <= bound
     }
 
     /// How far off it is, to find the worst: beyond every distance where there is none.
@@ -345,9 +347,16 @@ fn bits(bytes: &[u8]) -> u32 {
     bytes.fold(0, |bits, byte| bits << 8 | u32::from(*byte))
 }
 
+/// Bytes of an element.
+fn width_of(dtype: Dtype) -> usize {
+    usize::try_from(dtype.bytes()).expect("because it is 4 at most")
+}
+
+/// An index into something that lies in memory.
+fn in_memory(index: u64) -> usize {
+    usize::try_from(index).expect("because it indexes what is in memory")
+}
+
 fn bytes(count: usize) -> u64 {
     u64::try_from(count).expect("because a usize has 64 bits at most")
 }
-
-/// Below the smallest ratio of two sums that are not zero.
-const LEAST_EXPONENT: i32 = -1022;

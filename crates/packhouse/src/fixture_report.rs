@@ -181,7 +181,7 @@ fn summary(trials: &[Trial]) -> String {
         for judged in judged {
             let verdict = &judged.verdict;
             add(Line {
-                words: words(&verdict.boundary, bound(verdict.tolerance)),
+                words: words(&verdict.boundary, bound(&verdict.tolerance)),
                 cases: 1,
                 rows: verdict.rows.len(),
                 failed: verdict.rows.iter().filter(|row| !row.passed).count(),
@@ -208,11 +208,11 @@ struct Line {
     failed: usize,
 }
 
-fn bound(tolerance: Tolerance) -> String {
+fn bound(tolerance: &Tolerance) -> String {
     match tolerance {
         Tolerance::BitEqual => "every bit".to_owned(),
         Tolerance::Ulp { max } => format!("{max} ULP"),
-        Tolerance::Nmse { max_log2 } => format!("NMSE 2^{max_log2}"),
+        Tolerance::Within { .. } => "each element within its bound".to_owned(),
     }
 }
 
@@ -273,9 +273,10 @@ fn fault(judged: &Judged, row: &RowVerdict) -> String {
         if let Some(ulps) = worst.ulps {
             let _ = write!(text, ", {ulps} ULP apart");
         }
-    }
-    if let Some(log2) = row.nmse_log2 {
-        let _ = write!(text, "; NMSE up to 2^{log2}");
+        if let Some(bound) = worst.bound {
+            let bound = f32::from_bits(bound);
+            let _ = write!(text, "; at most {bound:e} away is near");
+        }
     }
     text
 }
@@ -320,14 +321,13 @@ fn boundary(judged: &Judged) -> Value {
             "elements": row.elements,
             "different": row.different,
             "worst": row.worst.as_ref().map(|worst| worst_of(judged.dtype, worst)),
-            "nmse_log2": row.nmse_log2,
         })
     });
     json!({
         "boundary": verdict.boundary,
         "expected": verdict.tensor,
         "promise": match judged.promise { Promise::Exact => "exact", Promise::Near => "near" },
-        "tolerance": bound(verdict.tolerance),
+        "tolerance": bound(&verdict.tolerance),
         "passed": verdict.passed(),
         "rows": rows.collect::<Vec<_>>(),
     })

@@ -8,6 +8,8 @@ use crate::mersenne::Draws;
 pub(super) enum RowKind {
     /// Nothing: no value is near zero, so that every code of the weights counts.
     Drawn,
+    /// As drawn, but that quotients decide in its first blocks, which products do not give.
+    First,
     /// Zeros of both signs.
     Zeros,
     /// Each second block is the negative of the one before; one that is left over is zeros.
@@ -29,7 +31,7 @@ impl RowKind {
     /// What an edge row says; `None` of drawn ones.
     pub(super) const fn label(self) -> Option<&'static str> {
         match self {
-            Self::Drawn => None,
+            Self::Drawn | Self::First => None,
             Self::Zeros => Some("zeros"),
             Self::Cancellation => Some("cancellation"),
             Self::Midpoints => Some("midpoints"),
@@ -41,13 +43,19 @@ impl RowKind {
     }
 }
 
-/// The kinds of the rows of a width. The first is always drawn, so that it sees every change of
-/// the weights.
+/// The kinds of the rows of a width without edges.
+pub(super) fn drawn_kinds(width: u64) -> Vec<RowKind> {
+    let kinds = std::iter::once(RowKind::First).chain(std::iter::repeat(RowKind::Drawn));
+    (0..width).zip(kinds).map(|(_, kind)| kind).collect()
+}
+
+/// The kinds of the rows of a width. The first has no zeros, so that it sees every change of the
+/// weights.
 pub(super) fn kinds(width: u64, is_edges: bool) -> Vec<RowKind> {
     let kinds: &[RowKind] = match is_edges {
-        true => &[RowKind::Drawn, RowKind::LargestCodes],
+        true => &[RowKind::First, RowKind::LargestCodes],
         false => &[
-            RowKind::Drawn,
+            RowKind::First,
             RowKind::Zeros,
             RowKind::Cancellation,
             RowKind::Midpoints,
@@ -77,6 +85,7 @@ pub(super) fn row(
         let is_odd = index % 2 == 1;
         let block: Vec<f32> = match kind {
             RowKind::Drawn => drawn,
+            RowKind::First => first(activations, &drawn, index),
             RowKind::Zeros => drawn.iter().map(|value| value * 0.0).collect(),
             RowKind::Cancellation if is_odd => {
                 let before = &row[row.len() - activations.elements()..];
@@ -119,6 +128,21 @@ fn drawn(count: usize, draws: &mut Draws) -> Vec<f32> {
         value
     };
     (0..count).map(|_| value(draws)).collect()
+}
+
+/// `Q8_K`: block 0 has values beside those between two codes, so that a code by another quotient or
+/// product than the rule's is another. `Q8_0`, whose kernels differ there: the scale of block 1 is
+/// a step above the middle of two halves, the product with the reciprocal of 127 is that middle.
+fn first(activations: Activations, drawn: &[f32], index: usize) -> Vec<f32> {
+    match (activations, index) {
+        (Activations::Q8K, 0) => {
+            let half = |value: &f32| (value * 60.0).trunc() + 0.5;
+            let halves: Vec<f32> = drawn.iter().map(half).collect();
+            led(&times(&halves, 2.63 / 127.0), 2.63)
+        }
+        (Activations::Q8_0, 1) => led(drawn, f32::from_bits(0x407e_9ec1)),
+        _ => drawn.to_vec(),
+    }
 }
 
 /// Halves from -126.5 to 126.5, behind 127 and -127; in odd blocks all of that times 0.95 / 127, in

@@ -44,8 +44,12 @@ fn failing(
     actual: &[u8],
 ) -> Vec<(u64, Option<u64>)> {
     let tensor = &fixture.tensors[&expected.tensor];
-    let (edges, tolerance) = (&case.edge_rows, expected.tolerance);
-    let verdicts = judge(&expected.boundary, tensor, edges, tolerance, actual);
+    let limit = expected.tolerance.limit(&fixture.tensors);
+    let (edges, limit) = (
+        &case.edge_rows,
+        limit.expect("because its bounds are there"),
+    );
+    let verdicts = judge(&expected.boundary, tensor, edges, limit, actual);
     let verdicts = verdicts.expect("because lengths and types are the boundary's");
     let failing = verdicts.into_iter().filter(|verdict| !verdict.passed);
     let columns = failing.map(|verdict| (verdict.row, verdict.worst.map(|worst| worst.column)));

@@ -33,8 +33,12 @@ fn failing(
     actual: &[u8],
 ) -> Vec<(u64, Option<u64>)> {
     let tensor = &fixture.tensors[&expected.tensor];
-    let (edges, tolerance) = (&case.edge_rows, expected.tolerance);
-    let verdicts = judge(&expected.boundary, tensor, edges, tolerance, actual);
+    let limit = expected.tolerance.limit(&fixture.tensors);
+    let (edges, limit) = (
+        &case.edge_rows,
+        limit.expect("because its bounds are there"),
+    );
+    let verdicts = judge(&expected.boundary, tensor, edges, limit, actual);
     let verdicts = verdicts.expect("because lengths and types are the boundary's");
     let failing = verdicts.into_iter().filter(|verdict| !verdict.passed);
     let columns = failing.map(|verdict| (verdict.row, verdict.worst.map(|worst| worst.column)));
@@ -274,6 +278,60 @@ fn another_order_of_the_products_fails_at_every_width_and_is_near() {
     }
 }
 
+/// What makes a scale and one code, from the largest magnitude and a value.
+type Quantiser = (&'static str, fn(f32) -> f32, fn(f32, f32) -> f32);
+
+const RIGHT: Quantiser = (
+    "the rule's",
+    |a| a / 127.0,
+    |x, a| (x * (127.0 / a)).round(),
+);
+
+/// Each is of another scale or other codes, in the first row that every width has.
+const OTHER_QUANTISERS: [Quantiser; 5] = [
+    (
+        "a scale by the reciprocal of 127",
+        |a| a * (1.0 / 127.0),
+        RIGHT.2,
+    ),
+    ("divided by the scale", RIGHT.1, |x, a| {
+        (x / (a / 127.0)).round()
+    }),
+    ("by the scale's reciprocal", RIGHT.1, |x, a| {
+        (x * (1.0 / (a / 127.0))).round()
+    }),
+    ("halves to even", RIGHT.1, |x, a| {
+        (x * (127.0 / a)).round_ties_even()
+    }),
+    ("toward zero", RIGHT.1, |x, a| (x * (127.0 / a)).trunc()),
+];
+
+#[test]
+fn another_quantiser_fails_in_the_first_row_at_every_width() {
+    for fixture in [
+        Recipe::published(Order::RowMajor).fixture(),
+        Recipe::drawn(Order::RowMajor, 7).fixture(),
+    ] {
+        for case in &fixture.cases {
+            let row = |file: &str| &fixture.tensors[file].bytes;
+            let input = floats_of(row(&case.inputs["input"]));
+            let input = &input[..at(K)];
+            let (codes, scales) = (row(&case.expected[0].tensor), row(&case.expected[1].tensor));
+            let largest = input.iter().fold(0.0_f32, |a, x| a.max(x.abs()));
+            let is_expected = |(_, scale, code): &Quantiser| {
+                let made = input
+                    .iter()
+                    .map(|x| (code(*x, largest) as i8).cast_unsigned());
+                scale(largest) == floats_of(scales)[0] && made.eq(codes[..at(K)].iter().copied())
+            };
+            assert!(is_expected(&RIGHT));
+            for other in &OTHER_QUANTISERS {
+                assert!(!is_expected(other), "{} at width {}", other.0, case.width);
+            }
+        }
+    }
+}
+
 #[test]
 fn rows_and_columns_are_on_their_edge() {
     let recipe = Recipe::published(Order::RowMajor);
@@ -333,7 +391,9 @@ fn drawn_fixtures_have_the_published_shapes_and_other_data() {
         assert!(families::find(&one.id).is_some());
         for (file, tensor) in &published.tensors {
             assert_eq!(one.tensors[file].shape, tensor.shape, "{file}");
-            assert_ne!(one.tensors[file], *tensor, "{file}");
+            // The largest value of row 0, so its scale, is the same in all of them.
+            let is_same = file == "activation-scales-m1.f32.bin";
+            assert_eq!(one.tensors[file] == *tensor, is_same, "{file}");
         }
         for case in &one.cases {
             assert_eq!(case.edge_rows, []);

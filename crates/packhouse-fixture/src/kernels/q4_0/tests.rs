@@ -60,7 +60,7 @@ fn verdicts(fixture: &Fixture, case: &Case, index: usize, actual: &[u8]) -> Vec<
         &expected.boundary,
         tensor,
         &case.edge_rows,
-        expected.tolerance,
+        (expected.tolerance.limit(&fixture.tensors)).expect("because its bounds are there"),
         actual,
     );
     verdicts.expect("because there is something to judge")
