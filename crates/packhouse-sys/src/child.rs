@@ -6,8 +6,10 @@
 //! - when it ends, when its time is over, and when its owner is dropped, the whole group gets
 //!   SIGKILL while the leader's number is still ours; a process that left the group is not ended,
 //!   and not waited for either, though it may hold the pipes;
-//! - when this process dies, the kernel kills the leader (PR_SET_PDEATHSIG). The kernel means the
-//!   *thread* that started it: a thread that starts a child must outlive it;
+//! - when this process dies, whatever it dies of, the whole group gets SIGKILL: a watcher, a
+//!   process of its own that holds nothing but a pipe of ours, sees it. The kernel kills the leader
+//!   besides (PR_SET_PDEATHSIG), and means the *thread* that started it: a thread that starts a
+//!   child must outlive it;
 //! - what is kept of its output is bounded; the rest is read and dropped, so that no child waits
 //!   for a reader.
 //!
@@ -21,6 +23,11 @@ mod pump;
 )]
 mod start;
 mod talk;
+#[expect(
+    unsafe_code,
+    reason = "a copy of this process that only waits has no safe form"
+)]
+mod watch;
 
 pub use find::find;
 pub use talk::{Talk, TalkError};

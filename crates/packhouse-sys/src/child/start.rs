@@ -1,6 +1,7 @@
 //! The start of a child, and its end: the only place that forks, waits and kills.
 
 use super::pump::{Pump, PumpError};
+use super::watch::{self, Watcher};
 use super::{Ended, Exit, Order, StartError};
 use crate::clock::{Clock as _, RealClock};
 use crate::{signal, spawn};
@@ -11,7 +12,7 @@ use rustix::process::{
     Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, getpid, getppid, kill_process_group,
     pidfd_open, set_parent_process_death_signal, setsid, waitid,
 };
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -29,6 +30,8 @@ pub(super) struct Started {
     pub(super) stdout: Option<OwnedFd>,
     pub(super) stderr: Option<OwnedFd>,
     is_reaped: bool,
+    /// Goes last: until the child is reaped it is watched.
+    _watcher: Watcher,
 }
 
 impl Started {
@@ -54,20 +57,21 @@ impl Started {
             .stdin(stream(stdin))
             .stdout(stream(stdout))
             .stderr(stream(stderr));
-        let parent = getpid();
-        // SAFETY: `isolate` makes system calls only (setsid, prctl, getppid, rt_sigaction,
+        let watcher = Watcher::start().map_err(|errno| followed(&program, errno))?;
+        let (parent, line) = (getpid(), watcher.line());
+        // SAFETY: `isolate` makes system calls only (setsid, prctl, getppid, write, rt_sigaction,
         // close_range, fcntl), all async-signal-safe, allocates nothing and takes no lock.
-        unsafe { command.pre_exec(move || isolate(parent)) };
+        unsafe { command.pre_exec(move || isolate(parent, line)) };
         let start_ns = RealClock.steady_ns();
         let child = command.spawn().map_err(|error| StartError::Program {
             program: program.clone(),
             reason: error.to_string(),
         })?;
-        Self::follow(child, program, start_ns, order.timeout_ns)
+        Self::follow((child, watcher), program, start_ns, order.timeout_ns)
     }
 
     fn follow(
-        mut child: Child,
+        (mut child, watcher): (Child, Watcher),
         program: PathBuf,
         start_ns: u64,
         timeout_ns: u64,
@@ -104,6 +108,7 @@ impl Started {
             stdout,
             stderr,
             is_reaped: false,
+            _watcher: watcher,
         })
     }
 
@@ -220,8 +225,8 @@ pub(super) fn wait(fds: &mut [PollFd<'_>], deadline_ns: u64) -> Result<bool, Err
 }
 
 /// Runs between fork and exec.
-fn isolate(parent: Pid) -> std::io::Result<()> {
-    setsid()?;
+fn isolate(parent: Pid, line: RawFd) -> std::io::Result<()> {
+    watch::name_group(line, setsid()?)?;
     set_parent_process_death_signal(Some(Signal::KILL))?;
     // A parent that died before the line above sends nothing any more.
     if getppid() != Some(parent) {
