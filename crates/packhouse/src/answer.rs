@@ -4,7 +4,7 @@ use crate::failure::Exit;
 use packhouse_base::shown::{Shown, is_hidden};
 use serde_json::Value;
 use std::fmt::Write as _;
-use std::io::{self, Write as _};
+use std::io::{self, IsTerminal as _, Write as _};
 
 /// A command's answer in both forms.
 #[derive(Debug)]
@@ -70,6 +70,62 @@ pub(crate) enum Column {
     Right,
 }
 
+/// A table that fits a terminal where it is drawn on one: long words are cut in the middle there.
+/// What a program reads is whole.
+pub(crate) fn fitted_table(columns: &[Column], rows: &[Vec<String>]) -> String {
+    match io::stdout().is_terminal() {
+        true => table(columns, &fitted(columns, rows, TERMINAL_CHARS)),
+        false => table(columns, rows),
+    }
+}
+
+/// The rows, with the widest columns of words cut until a line has `chars` characters.
+fn fitted(columns: &[Column], rows: &[Vec<String>], chars: usize) -> Vec<Vec<String>> {
+    let shown = |row: &Vec<String>| row.iter().map(|cell| Shown(cell).to_string()).collect();
+    let rows: Vec<Vec<String>> = rows.iter().map(shown).collect();
+    let width = |index: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(index));
+        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let mut widths: Vec<usize> = (0..columns.len()).map(width).collect();
+    let blanks = columns.len().saturating_sub(1) * 2;
+    while widths.iter().sum::<usize>() + blanks > chars {
+        let words = widths.iter_mut().zip(columns);
+        let words = words
+            .filter(|(width, column)| matches!(column, Column::Left) && **width > CELL_CHARS_MIN);
+        match words.max_by_key(|(width, _)| **width) {
+            Some((width, _)) => *width -= 1,
+            None => break,
+        }
+    }
+    let cut = |row: &Vec<String>| {
+        let cells = row.iter().zip(&widths);
+        cells.map(|(cell, width)| shortened(cell, *width)).collect()
+    };
+    rows.iter().map(cut).collect()
+}
+
+/// A text of at most `chars` characters: its start and its end, with `...` between them.
+pub(crate) fn shortened(text: &str, chars: usize) -> String {
+    let letters: Vec<char> = text.chars().collect();
+    if letters.len() <= chars || chars < CUT.len() {
+        return text.to_owned();
+    }
+    let kept = chars - CUT.len();
+    let (start, end) = (kept.div_ceil(2), kept / 2);
+    let (start, end) = (&letters[..start], &letters[letters.len() - end..]);
+    format!(
+        "{}{CUT}{}",
+        start.iter().collect::<String>(),
+        end.iter().collect::<String>()
+    )
+}
+
+const CUT: &str = "...";
+const TERMINAL_CHARS: usize = 120;
+/// A word that is cut more says nothing.
+const CELL_CHARS_MIN: usize = 9;
+
 /// Renders rows as a table with two blanks between columns and none at a line's end. Cells may hold
 /// text of others: what a terminal would obey in them is spelled out.
 pub(crate) fn table(columns: &[Column], rows: &[Vec<String>]) -> String {
@@ -112,6 +168,29 @@ mod tests {
             "{text}"
         );
         assert!(!text.replace('\n', "").chars().any(is_hidden), "{text}");
+    }
+
+    #[test]
+    fn a_table_fits_a_terminal_and_keeps_both_ends_of_long_words() {
+        let columns = [Column::Left, Column::Left, Column::Right];
+        let path = format!("/models/{}/pack.bin", "x".repeat(300));
+        let row = |key: &str, path: &str| vec![key.to_owned(), path.to_owned(), "9 MiB".to_owned()];
+        let rows = [row("key", &path), row("0123456789ab", "short")];
+        let text = table(&columns, &fitted(&columns, &rows, 120));
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines.iter().all(|line| line.len() == 120), "{text}");
+        assert!(
+            lines[0].contains("/models/xxx") && lines[0].contains("xxx/pack.bin"),
+            "{text}"
+        );
+        assert!(lines[0].contains("xxx...xxx"), "{text}");
+        assert!(lines[1].starts_with("0123456789ab  short  "), "{text}");
+        // What fits is left as it is.
+        let small = [row("key", "short")];
+        assert_eq!(fitted(&columns, &small, 120), small);
+        assert_eq!(shortened("abcdefghij", 9), "abc...hij");
+        assert_eq!(shortened("abcdefghij", 8), "abc...ij");
+        assert_eq!(shortened("abcdefghij", 10), "abcdefghij");
     }
 
     #[test]

@@ -5,6 +5,7 @@ use crate::bar::Bar;
 use crate::cli::ExportArgs;
 use crate::failure::{Failure, quoted};
 use crate::places::Lookup;
+use crate::selection;
 use crate::stores::{self, Purpose, short};
 use crate::{folders, prepare};
 use packhouse_base::digest::SetKey;
@@ -284,11 +285,12 @@ fn foreign_failure(
         | ForeignExportError::Object(_) => format!("packhouse repair {short}"),
         ForeignExportError::Layout { .. }
         | ForeignExportError::NoSlot { .. }
-        | ForeignExportError::Empty { .. } => {
-            format!("packhouse prepare {} --plan qwen27-xe2-m6", quoted(model))
-        }
+        | ForeignExportError::Empty { .. } => match selection::fits(model, XE2_PLAN) {
+            true => format!("packhouse prepare {} --plan {XE2_PLAN}", quoted(model)),
+            false => format!("packhouse plans {XE2_PLAN}"),
+        },
         ForeignExportError::NoModelHash { .. } => {
-            format!("packhouse prepare {} --plan PLAN", quoted(model))
+            format!("packhouse prepare {} --plan {XE2_PLAN}", quoted(model))
         }
         ForeignExportError::Shards { .. } => "packhouse export --bundle FILE".to_owned(),
         ForeignExportError::OtherModel { .. } | ForeignExportError::OtherTensor { .. } => {
@@ -333,3 +335,4 @@ impl Write for FileSink<'_> {
 }
 
 const BUFFER_BYTES: usize = 1 << 20;
+const XE2_PLAN: &str = "qwen27-xe2-m6";

@@ -5,6 +5,7 @@ use crate::failure::{Failure, quoted};
 use crate::files::read_at_most;
 use crate::fingerprint_explain::explain;
 use crate::fingerprint_words::FingerprintArgs;
+use crate::hints;
 use crate::places::{self, Lookup};
 use crate::worker_devices;
 use packhouse_base::canonical::RECORD_BYTES_MAX;
@@ -24,18 +25,27 @@ use std::sync::Arc;
 /// Answers the command.
 pub(crate) fn execute(args: &FingerprintArgs, lookup: Lookup<'_>) -> Result<Answer, Failure> {
     if let Some([one, other]) = args.explain.as_deref() {
-        let environment = environment(&args.env)?;
-        let one = named(one, &environment, lookup)?;
-        let other = named(other, &environment, lookup)?;
+        let given = [
+            ("--source", args.source.is_some()),
+            ("--with", !args.with.is_empty()),
+            ("--env", !args.env.is_empty()),
+        ];
+        let given = given.iter().find(|(_, is_given)| *is_given);
+        if let Some((word, _)) = given.filter(|_| !is_folder(one) && !is_folder(other)) {
+            let (one, other) = (one.display(), other.display());
+            return Err(Failure::usage("only a folder takes it", word)
+                .cause(format!("neither {one} nor {other} is a folder"))
+                .hint("packhouse fingerprint --help"));
+        }
+        let environment = environment(Path::new("DIR"), &args.env)?;
+        let wanted = |build| args.wanted(build, &environment);
+        let one = named(one, wanted, lookup)?;
+        let other = named(other, wanted, lookup)?;
         return Ok(explain(&one, &other));
     }
     let build = args.build.as_deref().unwrap_or(Path::new("."));
-    let wanted = Wanted {
-        build,
-        source: args.source.as_deref(),
-        with: &args.with,
-        environment: &environment(&args.env)?,
-    };
+    let environment = environment(build, &args.env)?;
+    let wanted = args.wanted(build, &environment);
     let fingerprint = wanted.compute(lookup)?;
     if let Some(path) = &args.save {
         save(path, &fingerprint)?;
@@ -66,6 +76,21 @@ pub(crate) fn execute(args: &FingerprintArgs, lookup: Lookup<'_>) -> Result<Answ
     Ok(Answer::done(text, json))
 }
 
+impl FingerprintArgs {
+    fn wanted<'a>(
+        &'a self,
+        build: &'a Path,
+        environment: &'a [(OsString, OsString)],
+    ) -> Wanted<'a> {
+        Wanted {
+            build,
+            source: self.source.as_deref(),
+            with: &self.with,
+            environment,
+        }
+    }
+}
+
 /// A build, and what its programs will have.
 pub(crate) struct Wanted<'a> {
     pub(crate) build: &'a Path,
@@ -77,6 +102,18 @@ pub(crate) struct Wanted<'a> {
 impl Wanted<'_> {
     /// Computes the fingerprint on this host.
     pub(crate) fn compute(&self, lookup: Lookup<'_>) -> Result<Fingerprint, Failure> {
+        for path in [Some(self.build), self.source].into_iter().flatten() {
+            if is_file(path) {
+                return Err(
+                    Failure::new("cannot identify the build", self.build.display())
+                        .cause(format!(
+                            "{}: is a file, and a folder is wanted",
+                            path.display()
+                        ))
+                        .hint(format!("ls -ld {}", quoted(path))),
+                );
+            }
+        }
         let fs: Arc<dyn Fs> = Arc::new(RealFs);
         let clock: Arc<dyn Clock> = Arc::new(RealClock);
         let tools = worker_devices::tools(lookup);
@@ -100,11 +137,13 @@ impl Wanted<'_> {
 }
 
 /// What the programs of a build will have: what a focused run's tests have.
-fn environment(given: &[OsString]) -> Result<Vec<(OsString, OsString)>, Failure> {
+fn environment(build: &Path, given: &[OsString]) -> Result<Vec<(OsString, OsString)>, Failure> {
     let environment = Environment::new(&places::whole_environment(), given);
     let environment = environment.map_err(|error| {
-        Failure::usage("not a variable for the build", &error)
-            .hint("packhouse fingerprint DIR --env LD_LIBRARY_PATH=/opt/lib")
+        Failure::usage("not a variable for the build", &error).hint(format!(
+            "packhouse fingerprint {} --env LD_LIBRARY_PATH=/opt/lib",
+            quoted(build)
+        ))
     })?;
     Ok(environment.variables())
 }
@@ -113,7 +152,7 @@ fn not_identified(build: &Path, error: &FingerprintError) -> Failure {
     let word = quoted(build);
     let failure = Failure::new("cannot identify the build", build.display()).because(error);
     match error {
-        FingerprintError::Folder { path, .. } => failure.hint(format!("ls -ld {}", quoted(path))),
+        FingerprintError::Folder { path, .. } => failure.hint(hints::listed(path)),
         FingerprintError::NoPrograms { .. } => {
             failure.hint(format!("find {word} -type f -perm -u+x"))
         }
@@ -122,34 +161,29 @@ fn not_identified(build: &Path, error: &FingerprintError) -> Failure {
             quoted(build.join("bin"))
         )),
         FingerprintError::File { path, .. } => failure.hint(format!("ls -l {}", quoted(path))),
-        FingerprintError::Git { folder, .. } => {
-            failure.hint(format!("git -C {} status", quoted(folder)))
-        }
+        FingerprintError::Git { folder, advice, .. } => match advice {
+            Some(command) => failure.hint(command),
+            None => failure.hint(format!("git -C {} status", quoted(folder))),
+        },
         FingerprintError::Loader { path, .. } => failure.hint(format!("ldd {}", quoted(path))),
     }
 }
 
 /// The fingerprint that a word of `--explain` names.
-fn named(
-    word: &Path,
-    environment: &[(OsString, OsString)],
+fn named<'a>(
+    word: &'a Path,
+    wanted: impl Fn(&'a Path) -> Wanted<'a>,
     lookup: Lookup<'_>,
 ) -> Result<Fingerprint, Failure> {
     if is_folder(word) {
-        let wanted = Wanted {
-            build: word,
-            source: None,
-            with: &[],
-            environment,
-        };
-        return wanted.compute(lookup);
+        return wanted(word).compute(lookup);
     }
     let read = read_at_most(word, RECORD_BYTES_MAX);
     if let Ok(bytes) = &read {
         return Fingerprint::parse(bytes).map_err(|error| {
             Failure::new("not a fingerprint", word.display())
                 .because(&error)
-                .hint("packhouse fingerprint DIR --save FILE")
+                .hint("packhouse fingerprint --help")
         });
     }
     let digits = word.to_str().filter(|text| is_digits(text));
@@ -161,14 +195,14 @@ fn named(
         };
         return Err(failure
             .cause("a fingerprint is a folder, a saved file, or 8 or more hex digits")
-            .hint("packhouse fingerprint DIR --save FILE"));
+            .hint("packhouse fingerprint --help"));
     };
     let fs: Arc<dyn Fs> = Arc::new(RealFs);
     let kept = KeptFingerprints::make(&fs, &places::state(lookup)?);
     kept.and_then(|kept| kept.find(digits)).map_err(|error| {
         Failure::new("no such fingerprint", digits)
             .because(&error)
-            .hint("packhouse fingerprint DIR")
+            .hint("packhouse fingerprint --help")
     })
 }
 
@@ -185,6 +219,14 @@ fn is_folder(path: &Path) -> bool {
     path.is_dir()
 }
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "tells what the user's word means; what it names is opened later"
+)]
+fn is_file(path: &Path) -> bool {
+    path.is_file()
+}
+
 /// Keeps a fingerprint for `--explain`; answers how many others went.
 fn keep(fingerprint: &Fingerprint, lookup: Lookup<'_>) -> Result<usize, Failure> {
     let fs: Arc<dyn Fs> = Arc::new(RealFs);
@@ -197,7 +239,7 @@ fn save(path: &Path, fingerprint: &Fingerprint) -> Result<(), Failure> {
     crate::index::write_new(path, &fingerprint.render()).map_err(|error| {
         Failure::new("cannot write the fingerprint", path.display())
             .because(&error)
-            .hint(format!("ls -l {}", quoted(path)))
+            .hint(hints::of(&error, path))
     })
 }
 
@@ -228,10 +270,11 @@ fn text(fingerprint: &Fingerprint) -> String {
         (
             "files",
             format!(
-                "{} programs, {} libraries, {} scripts; {files} files hashed with what they load",
-                count("programs"),
-                count("libraries"),
-                count("scripts"),
+                "{}, {}, {}; {} hashed with what they load",
+                several(count("programs"), "program", "programs"),
+                several(count("libraries"), "library", "libraries"),
+                several(count("scripts"), "script", "scripts"),
+                several(files, "file", "files"),
             ),
         ),
     ];
@@ -268,6 +311,14 @@ fn text(fingerprint: &Fingerprint) -> String {
     table(&[Column::Left, Column::Left], &cells)
 }
 
+/// `1 library`, `2 libraries`.
+fn several(count: usize, one: &str, many: &str) -> String {
+    match count {
+        1 => format!("1 {one}"),
+        count => format!("{count} {many}"),
+    }
+}
+
 fn source(facts: &Value) -> String {
     let count = |field: &str| facts[field].as_object().map_or(0, serde_json::Map::len);
     match facts["kind"].as_str() {
@@ -290,7 +341,14 @@ fn source(facts: &Value) -> String {
             let files = files.filter_map(|(_, folder)| folder["files"].as_u64());
             format!("{} files without version control", files.sum::<u64>())
         }
-        _ => format!("unknown: {}", facts["why"].as_str().unwrap_or_default()),
+        _ => {
+            let why = facts["why"].as_str().unwrap_or_default();
+            let more = match why {
+                NOT_NAMED => " (--source DIR does)",
+                _ => "",
+            };
+            format!("unknown: {why}{more}")
+        }
     }
 }
 
@@ -329,6 +387,7 @@ fn search<'a>(value: &'a Value, fact: &mut Vec<&'a str>, found: &mut Vec<Gap>) {
     }
 }
 
+const NOT_NAMED: &str = "no build system names it";
 const DIGITS_MIN: usize = 8;
 const DIGITS_MAX: usize = 64;
 const UNKNOWN_SHOWN: usize = 10;

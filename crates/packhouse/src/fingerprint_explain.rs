@@ -1,6 +1,6 @@
 //! `fingerprint --explain`: in which facts two builds differ, in words.
 
-use crate::answer::{Answer, Column, table};
+use crate::answer::{Answer, Column, fitted_table};
 use crate::failure::Exit;
 use packhouse_build::fingerprint::{self, Difference, Fingerprint};
 use serde_json::{Value, json};
@@ -19,14 +19,14 @@ pub(crate) fn explain(one: &Fingerprint, other: &Fingerprint) -> Answer {
         let text = format!("the same build: {}\n", one.digest());
         return Answer::done(text, json);
     }
-    let lines = lines(&differences);
+    let lines = lines(&parts(&differences));
     let mut rows = vec![vec![
         "what".to_owned(),
         digits(&one.digest().to_string()),
         digits(&other.digest().to_string()),
     ]];
     rows.extend(lines.iter().map(|line| line.cells().to_vec()));
-    let mut text = table(&[Column::Left; 3], &rows);
+    let mut text = fitted_table(&[Column::Left; 3], &rows);
     text += match lines.len() {
         1 => "the builds differ in this".to_owned(),
         count => format!("the builds differ in these {count}"),
@@ -69,6 +69,35 @@ impl Line {
     }
 }
 
+/// The differences, each part that one build has no counterpart of as what is in it.
+fn parts(differences: &[Difference]) -> Vec<Difference> {
+    let mut parts = Vec::new();
+    for difference in differences {
+        let (part, is_one) = match (&difference.one, &difference.other) {
+            (Some(Value::Object(part)), None | Some(Value::Null)) => (part, true),
+            (None | Some(Value::Null), Some(Value::Object(part))) => (part, false),
+            _ => {
+                parts.push(difference.clone());
+                continue;
+            }
+        };
+        if part.is_empty() || part.contains_key("sha256") || part.contains_key("unknown") {
+            parts.push(difference.clone());
+            continue;
+        }
+        let inner: Vec<Difference> = part
+            .iter()
+            .map(|(name, value)| Difference {
+                fact: difference.fact.iter().chain([name]).cloned().collect(),
+                one: is_one.then(|| value.clone()),
+                other: (!is_one).then(|| value.clone()),
+            })
+            .collect();
+        parts.extend(self::parts(&inner));
+    }
+    parts
+}
+
 /// One line per thing: a library that many load is one thing, and so are a file's digest and
 /// length.
 fn lines(differences: &[Difference]) -> Vec<Line> {
@@ -106,6 +135,8 @@ fn lines(differences: &[Difference]) -> Vec<Line> {
             ["source", "folders", name, "files"] => format!("source folder {name}: files"),
             ["source", "folders", name, ..] => format!("source folder {name}"),
             ["source", rest @ ..] => format!("source {}", rest.join(" ")),
+            ["names", _, name, ..] => format!("what {name} finds"),
+            ["names", whose] => format!("names by {whose}"),
             ["runtimes", name] => format!("runtime {name}"),
             ["build_system", rest @ ..] => format!("build system {}", rest.join(" ")),
             ["host", rest @ ..] => rest.join(" "),
@@ -147,7 +178,12 @@ fn shown(value: Option<&Value>) -> String {
         },
         Some(Value::Object(fields)) => match fields.get("sha256").or(fields.get("unknown")) {
             Some(value) => shown(Some(value)),
-            None => cut(&Value::Object(fields.clone()).to_string()),
+            None if fields.is_empty() => "none".to_owned(),
+            None => cut(&fields
+                .keys()
+                .map(String::as_str)
+                .collect::<Vec<_>>()
+                .join(", ")),
         },
         Some(value) => cut(&value.to_string()),
     }
@@ -174,7 +210,7 @@ const KINDS: [(&str, &str); 5] = [
     ("libraries", "library"),
     ("scripts", "script"),
     ("links", "link"),
-    ("with", "library with it,"),
+    ("with", "file with it,"),
 ];
 const DIGITS_SHOWN: usize = 12;
 const VALUE_CHARS: usize = 60;
@@ -186,7 +222,10 @@ mod tests {
     fn cells(one: &Value, other: &Value) -> Vec<[String; 3]> {
         let of = |facts: &Value| Fingerprint::new(facts.clone(), json!({}), BTreeMap::new());
         let differences = fingerprint::explain(&of(one), &of(other));
-        lines(&differences).iter().map(Line::cells).collect()
+        lines(&parts(&differences))
+            .iter()
+            .map(Line::cells)
+            .collect()
     }
 
     #[test]
@@ -215,6 +254,24 @@ mod tests {
             &new[..12],
         )];
         assert_eq!(foreign, expected);
+    }
+
+    #[test]
+    fn a_part_that_only_one_build_has_is_told_file_by_file() {
+        let git = json!({ "source": {
+            "changed": { "a.c": { "executable": false, "sha256": "a".repeat(64) }, "b.c": "deleted" },
+            "kind": "git",
+            "submodules": {},
+        } });
+        let unknown = json!({ "source": { "kind": "unknown", "why": "no build system names it" } });
+        let expected = [
+            ["changed source a.c", "aaaaaaaaaaaa", "-"],
+            ["changed source b.c", "deleted", "-"],
+            ["source kind", "git", "unknown"],
+            ["source submodules", "none", "-"],
+            ["source why", "-", "no build system names it"],
+        ];
+        assert_eq!(cells(&git, &unknown), expected);
     }
 
     #[test]

@@ -13,8 +13,8 @@ pub(crate) struct FingerprintArgs {
     /// The source's folder [default: what the build system names]
     #[arg(long, value_name = "DIR")]
     pub(crate) source: Option<PathBuf>,
-    /// A library of another folder that the build loads by name; may be repeated
-    #[arg(long, value_name = "LIBRARY")]
+    /// A file of another folder that the build loads or reads, a library or data; may be repeated
+    #[arg(long, value_name = "FILE")]
     pub(crate) with: Vec<PathBuf>,
     /// A variable that the build's programs will have, e.g. LD_LIBRARY_PATH=DIR; may be repeated
     #[arg(long, value_name = "NAME=VALUE")]
@@ -23,12 +23,12 @@ pub(crate) struct FingerprintArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) save: Option<PathBuf>,
     /// Say in which facts two builds differ: each a folder, a saved file, or 8 or more digits of a
-    /// fingerprint that was computed here before
+    /// fingerprint that was computed here before; --source, --with and --env are taken for folders
     #[arg(
         long,
         num_args = 2,
         value_names = ["A", "B"],
-        conflicts_with_all = ["build", "source", "with", "save"]
+        conflicts_with_all = ["build", "save"]
     )]
     pub(crate) explain: Option<Vec<PathBuf>>,
 }

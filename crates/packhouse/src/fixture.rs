@@ -3,6 +3,7 @@
 use crate::answer::Answer;
 use crate::failure::{Failure, quoted};
 use crate::fixture_words::{FixtureCommand, FixtureRunArgs, FixtureSelectArgs};
+use crate::hints;
 use crate::places::{self, Lookup};
 use crate::{fixture_prepare, fixture_program, fixture_run, fixture_serve, fixture_verify};
 use packhouse_fixture::families::{self, Family};
@@ -12,6 +13,7 @@ use packhouse_store::folders::{Links, MakeModes, walk};
 use packhouse_store::root::{OpenError, Owners};
 use packhouse_sys::fs::{Dir, Fs as _};
 use packhouse_sys::real::RealFs;
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 /// Executes one command on fixtures.
@@ -105,6 +107,12 @@ impl FixtureRunArgs {
         if !self.width.is_empty() {
             let widths: Vec<String> = self.width.iter().map(u64::to_string).collect();
             failure = failure.cause(format!("at width {}", widths.join(" or ")));
+            if let Some(family) = families::find(id) {
+                let cases = (family.generate)().cases;
+                let there: BTreeSet<u64> = cases.iter().map(|case| case.width).collect();
+                let there: Vec<String> = there.iter().map(u64::to_string).collect();
+                failure = failure.cause(format!("its widths are {}", there.join(", ")));
+            }
         }
         failure.hint("packhouse fixture ls")
     }
@@ -155,10 +163,10 @@ impl Place {
     }
 
     /// Says that the folder cannot be used.
-    pub(crate) fn unusable(&self, error: &dyn std::error::Error) -> Failure {
+    pub(crate) fn unusable(&self, error: &(dyn std::error::Error + 'static)) -> Failure {
         Failure::new("cannot use the folder of fixtures", self.path.display())
             .because(error)
-            .hint(format!("ls -la {}", quoted(&self.path)))
+            .hint(hints::of(error, &self.path))
     }
 }
 

@@ -1,10 +1,11 @@
 //! `fixture prepare`: recipes to published folders.
 
 use crate::answer::Answer;
-use crate::failure::{Failure, quoted};
+use crate::failure::Failure;
 use crate::fixture::{Place, select, sound};
 use crate::fixture_verify::{damages, own_lists};
 use crate::fixture_words::FixturePrepareArgs;
+use crate::hints;
 use crate::places::Lookup;
 use packhouse_base::shown::Shown;
 use packhouse_base::units;
@@ -40,7 +41,7 @@ fn not_published(place: &Place, id: &str, error: &PublishError) -> Failure {
     let hint = match error {
         PublishError::Busy { .. } => place.hint(&format!("prepare {id} --lock-timeout 3600")),
         PublishError::Unstable { .. } => place.hint(&format!("verify {id}")),
-        PublishError::Fs(_) => format!("ls -la {}", quoted(&place.path)),
+        PublishError::Fs(error) => hints::of(error, &place.path),
     };
     Failure::new("cannot publish the fixture", id)
         .because(error)

@@ -53,7 +53,9 @@ pub(crate) fn run(
             Err(error) => told.broken = Some(error),
         },
         // Without a failure before it nothing was found out.
-        Err(error) if told.failed_count() == 0 => return Err(broke(&told.path, &error)),
+        Err(error) if told.failed_count() == 0 => {
+            return Err(broke(&told.path, &error, args.timeout));
+        }
         Err(error) => told.broken = Some(error),
     }
     Ok(answer(&told))
@@ -299,8 +301,11 @@ fn attested(attested: &Attested) -> Value {
 /// A random challenge, or the one of an earlier session.
 fn challenge(args: &FixtureRunArgs) -> Result<Digest, Failure> {
     if let Some(text) = &args.challenge {
-        return Digest::parse(text)
-            .map_err(|error| Failure::usage("not a challenge", text).because(&error));
+        return Digest::parse(text).map_err(|_| {
+            Failure::usage("not a challenge", text)
+                .cause("a challenge is the 64 hex digits that a session told")
+                .hint("packhouse fixture run --help")
+        });
     }
     let mut bytes = [0; 32];
     RealFs
@@ -346,7 +351,7 @@ fn start(
         bye_ns: limit_ns,
     };
     let program = Program::start(&order, exchange, challenge, limits)
-        .map_err(|error| broke(&path, &error))?;
+        .map_err(|error| broke(&path, &error, args.timeout))?;
     if program.introduction().devices.is_empty() {
         return Err(Failure::new("the program offers no device", path.display()));
     }

@@ -1,12 +1,12 @@
 //! What came of a session with an external program, and how it is told.
 
 use crate::answer::Answer;
-use crate::failure::{Exit, Failure};
+use crate::failure::{Exit, Failure, quoted};
 use crate::fixture_program::title;
 use crate::fixture_report::{Asked, Trial, document, is_near, told};
 use packhouse_base::digest::Digest;
 use packhouse_base::shown::Shown;
-use packhouse_component::drive::DriveError;
+use packhouse_component::drive::{DriveError, What};
 use packhouse_component::message::Introduction;
 use packhouse_fixture::{Case, Fixture};
 use serde_json::{Value, json};
@@ -160,13 +160,28 @@ pub(crate) fn answer(session: &Told) -> Answer {
 }
 
 /// A session that broke off before anything was found out.
-pub(crate) fn broke(path: &Path, error: &DriveError) -> Failure {
+pub(crate) fn broke(path: &Path, error: &DriveError, timeout_s: u64) -> Failure {
     let failure = Failure::new("the program was not run to its end", path.display());
-    log_end(error)
-        .into_iter()
-        .fold(failure.because(error), |failure, line| {
-            failure.cause(format!("log: {line}"))
-        })
+    let mut failure = failure.because(error);
+    let is_late = |error: &DriveError| {
+        let DriveError::Broke { what, .. } = error else {
+            return false;
+        };
+        matches!(what, What::TimedOut)
+    };
+    if is_late(error) {
+        let longer_s = timeout_s.saturating_mul(10).min(TIMEOUT_S_MAX);
+        failure = failure
+            .cause(format!("--timeout is {timeout_s} s for each answer"))
+            .hint(format!(
+                "packhouse fixture run --timeout {longer_s} -- {}",
+                quoted(path)
+            ));
+    }
+    let lines = log_end(error).into_iter();
+    lines.fold(failure, |failure, line| {
+        failure.cause(format!("log: {line}"))
+    })
 }
 
 /// The last lines that a program wrote to stderr.
@@ -203,14 +218,29 @@ fn warnings(trials: &[Trial]) -> String {
 }
 
 fn unrun(cases: &[Unrun]) -> String {
+    let same = |one: &Unrun, other: &Unrun| {
+        (&one.trial.fixture, &one.reason) == (&other.trial.fixture, &other.reason)
+    };
     let mut text = String::new();
-    for case in cases.iter().take(LINES_SHOWN) {
-        let (fixture, width) = (&case.trial.fixture, case.trial.case());
-        let line = format!("not executed: {fixture} at width {width}: {}", case.reason);
+    let groups: Vec<&[Unrun]> = cases.chunk_by(same).collect();
+    for group in groups.iter().take(LINES_SHOWN) {
+        let (case, count) = (&group[0], group.len());
+        let (fixture, reason) = (&case.trial.fixture, &case.reason);
+        let line = match count {
+            1 => {
+                let width = case.trial.case();
+                format!("not executed: {fixture} at width {width}: {reason}")
+            }
+            count => format!("not executed: {count} cases of {fixture}: {reason}"),
+        };
         let _ = writeln!(text, "{}", Shown(&line));
     }
-    if cases.len() > LINES_SHOWN {
-        let _ = writeln!(text, "not executed: {} more", cases.len() - LINES_SHOWN);
+    let rest = groups.iter().skip(LINES_SHOWN);
+    match rest.map(|group| group.len()).sum::<usize>() {
+        0 => {}
+        more => {
+            let _ = writeln!(text, "not executed: {more} more");
+        }
     }
     text
 }
@@ -222,3 +252,4 @@ fn counted(cases: usize) -> String {
 
 const LINES_SHOWN: usize = 16;
 const CHARS_SHOWN: usize = 200;
+const TIMEOUT_S_MAX: u64 = 604_800;

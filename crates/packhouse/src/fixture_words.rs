@@ -75,7 +75,8 @@ pub(crate) struct FixtureRunArgs {
         long,
         value_name = "SECONDS",
         default_value_t = 60,
-        requires = "program"
+        requires = "program",
+        value_parser = clap::value_parser!(u64).range(1..=604_800)
     )]
     pub(crate) timeout: u64,
     /// Draw the cases of an earlier session again, to look at a failure: its challenge

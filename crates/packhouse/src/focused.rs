@@ -1,6 +1,6 @@
 //! `focused`: named tests of a build, run under a key, or a recorded pass of that very key.
 
-use crate::answer::{Answer, Column, table};
+use crate::answer::{Answer, Column, fitted_table};
 use crate::bar::note;
 use crate::failure::{Exit, Failure, quoted};
 use crate::files::read_at_most;
@@ -9,6 +9,7 @@ use crate::fixture_words::FixtureSelectArgs;
 use crate::focused_component;
 use crate::focused_fixtures::Fixtures;
 use crate::focused_words::FocusedArgs;
+use crate::hints;
 use crate::places::{self, Lookup};
 use crate::worker_devices;
 use packhouse_base::digest::Digest;
@@ -18,9 +19,10 @@ use packhouse_build::fingerprint::{
 };
 use packhouse_build::focused::{
     Environment, FocusedError, Host, Launch, NamedFile, Order, Outcome, Proof, Runs, RunsError,
-    TESTS_BYTES_MAX, Test, TestsError, Verdict, backend_ops_tests, find_program, focused, head_of,
-    named_file, parse_tests, run_child,
+    TESTS_BYTES_MAX, Test, TestResult, TestsError, Verdict, backend_ops_tests, find_program,
+    focused, head_of, named_file, parse_tests, run_child,
 };
+use packhouse_fixture::families;
 use packhouse_proc::devices::Roots;
 use packhouse_proc::devices::host_tools::HostTools;
 use packhouse_stage::models::{FileDigests, digest_of};
@@ -190,11 +192,22 @@ fn tests(args: &FocusedArgs) -> Result<Vec<Test>, Failure> {
         let cause = format!("longer than {TESTS_BYTES_MAX} bytes");
         return Err(Failure::new("not a file of tests", path.display()).cause(cause));
     }
-    parse_tests(&bytes, args.timeout).map_err(|error| {
+    let tests = parse_tests(&bytes, args.timeout).map_err(|error| {
         Failure::usage("not a file of tests", path.display())
             .because(&error)
             .hint("packhouse focused --help")
-    })
+    })?;
+    for test in &tests {
+        let Proof::Component { fixtures } = &test.proof else {
+            continue;
+        };
+        if let Some(id) = fixtures.iter().find(|id| families::find(id).is_none()) {
+            return Err(Failure::usage("not a file of tests", path.display())
+                .cause(format!("test {:?}: no such fixture: {id}", test.name))
+                .hint("packhouse fixture ls"));
+        }
+    }
+    Ok(tests)
 }
 
 fn no_tests(build: &Path, error: &TestsError) -> Failure {
@@ -221,7 +234,7 @@ fn real_folder(build: &Path) -> Result<PathBuf, Failure> {
 fn no_state(state: &Path, error: &RunsError) -> Failure {
     Failure::new("cannot use the private state", state.display())
         .because(error)
-        .hint(format!("ls -la {}", quoted(state)))
+        .hint(hints::of(error, state))
 }
 
 fn not_executed(args: &FocusedArgs, state: &Path, error: FocusedError<Failure>) -> Failure {
@@ -288,9 +301,10 @@ fn text(outcome: &Outcome, made: &[String]) -> String {
             seconds(test.elapsed_ns),
         ]
     }));
-    let mut text = table(&COLUMNS, &rows);
+    let mut text = fitted_table(&COLUMNS, &rows);
     for test in result.tests.iter().filter(|test| !test.why.is_empty()) {
         let _ = writeln!(text, "{}: {}", Shown(&test.name), Shown(&test.why));
+        text += &log_end(test, &outcome.logs);
     }
     if let Some(why) = &outcome.not_reused {
         let _ = writeln!(text, "nothing was reused: {}", Shown(&why.to_string()));
@@ -315,8 +329,18 @@ fn text(outcome: &Outcome, made: &[String]) -> String {
     if result.verdict == Verdict::Pass && result.not_reusable.is_empty() && !outcome.was_reused {
         text += "reusable by the same key; a program with an environment of its own is not seen\n";
     }
-    for doubt in &result.not_reusable {
+    // Nothing but a pass is ever reused; what was not executed may be so for these reasons.
+    let is_said = matches!(result.verdict, Verdict::Pass | Verdict::NotExecuted);
+    let doubts = result.not_reusable.iter().filter(|_| is_said);
+    let doubts: Vec<&String> = doubts.collect();
+    for doubt in doubts.iter().take(DOUBTS_SHOWN) {
         let _ = writeln!(text, "not reusable: {}", Shown(doubt));
+    }
+    match doubts.len().saturating_sub(DOUBTS_SHOWN) {
+        0 => {}
+        more => {
+            let _ = writeln!(text, "not reusable: and {more} more; --json has all");
+        }
     }
     let _ = writeln!(text, "key {}", result.key);
     let _ = writeln!(
@@ -338,6 +362,25 @@ fn text(outcome: &Outcome, made: &[String]) -> String {
     text
 }
 
+/// The last line that a test without a pass wrote to stderr, and where the rest of it is.
+fn log_end(test: &TestResult, logs: &Path) -> String {
+    let log = test.logs.iter().find(|log| log.file.ends_with(STDERR));
+    let Some(log) = log.filter(|_| test.verdict != Verdict::Pass) else {
+        return String::new();
+    };
+    let path = logs.join(&log.file);
+    let bytes = read_at_most(&path, LOG_BYTES_MAX).unwrap_or_default();
+    let said = String::from_utf8_lossy(&bytes);
+    let last = said.lines().map(str::trim).rfind(|line| !line.is_empty());
+    let mut text = String::new();
+    if let Some(last) = last {
+        let last: String = last.chars().take(LINE_CHARS_MAX).collect();
+        let _ = writeln!(text, "  stderr: {}", Shown(&last));
+    }
+    let _ = writeln!(text, "  log: {}", Shown(&path.display().to_string()));
+    text
+}
+
 /// `12.3 s`.
 fn seconds(ns: u64) -> String {
     let tenths = ns / 100_000_000;
@@ -352,6 +395,10 @@ const COLUMNS: [Column; 6] = [
     Column::Right,
     Column::Right,
 ];
+const DOUBTS_SHOWN: usize = 5;
+const LOG_BYTES_MAX: usize = 64 << 20;
+const LINE_CHARS_MAX: usize = 300;
+const STDERR: &str = ".stderr";
 const OPS_PROGRAM: &str = "test-backend-ops";
 const DEFAULT_OP: &str = "MUL_MAT";
 const DEFAULT_BACKEND: &str = "CPU";

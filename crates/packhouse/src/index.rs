@@ -1,10 +1,15 @@
 //! `index`: the runtime index of a set, for loaders that are not ours.
 
 use crate::answer::Answer;
-use crate::failure::{Failure, quoted};
+use crate::failure::Failure;
+use crate::folders;
+use crate::hints;
 use crate::stores::{self, short};
+use packhouse_prepare::beside::FileBeside;
 use packhouse_store::root::Store;
+use packhouse_sys::real::RealFs;
 use serde_json::{Value, json};
+use std::io;
 use std::path::Path;
 
 /// Prints the index, or writes it to a file that must not be there.
@@ -24,7 +29,7 @@ pub(crate) fn index(
         write_new(path, &bytes).map_err(|error| {
             Failure::new("cannot write the index", path.display())
                 .because(&error)
-                .hint(format!("ls -l {}", quoted(path)))
+                .hint(hints::of(&error, path))
         })?;
     }
     let entries: Vec<Value> = manifest
@@ -56,14 +61,12 @@ pub(crate) fn index(
     Ok(Answer::done(text, json))
 }
 
-/// Writes a file under a name that must be free.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the user names a file that is none of the store's"
-)]
-pub(crate) fn write_new(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    use std::io::Write as _;
-    let mut file = std::fs::File::create_new(path)?;
-    file.write_all(bytes)?;
-    file.sync_all()
+/// Writes a file under a name that must be free: whole, or not at all.
+pub(crate) fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let (folder, name) = folders::split(path)?;
+    let dir = folders::open(&RealFs, &folder)?;
+    let beside = FileBeside::create(&RealFs, &dir).map_err(io::Error::other)?;
+    let written = beside.file().write_all_at(0, bytes);
+    written.map_err(io::Error::other)?;
+    beside.publish(&name).map_err(io::Error::other)
 }

@@ -35,6 +35,7 @@ mod folders;
 mod gate;
 mod glance;
 mod held;
+mod hints;
 mod image;
 mod image_look;
 mod image_prepare;

@@ -4,6 +4,7 @@ use crate::answer::Answer;
 use crate::bar::Bar;
 use crate::failure::{Failure, quoted};
 use crate::folders;
+use crate::hints;
 use crate::model_source::{self, ModelSource};
 use crate::places::{self, Lookup};
 use crate::registry_look;
@@ -52,7 +53,7 @@ fn register(args: &RegistryRegisterArgs, lookup: Lookup<'_>) -> Result<Answer, F
     let real = folders::resolve(path).map_err(|error| {
         Failure::new("cannot register", path.display())
             .because(&error)
-            .hint(format!("ls -la {}", quoted(path)))
+            .hint(hints::of(&error, path))
     })?;
     let registry = make(lookup)?;
     let look = Look::take(&RealFs, &real).map_err(|error| unlooked(path, &error))?;
@@ -211,7 +212,7 @@ pub(crate) fn listed(
         let path = registry.path();
         Failure::new("cannot list the registry", path.display())
             .because(&error)
-            .hint(format!("ls -la {}", quoted(path)))
+            .hint(hints::of(&error, path))
     })
 }
 
@@ -243,13 +244,13 @@ fn unusable(state: &Path, error: &RegistryError) -> Failure {
     let path = state.join("registry/v1");
     Failure::new("cannot use the registry", path.display())
         .because(error)
-        .hint(format!("ls -la {}", quoted(state)))
+        .hint(hints::of(error, state))
 }
 
 fn unlooked(path: &Path, error: &LookError) -> Failure {
     Failure::new("cannot register", path.display())
         .because(error)
-        .hint(format!("ls -la {}", quoted(path)))
+        .hint(hints::listed(path))
 }
 
 fn unfit(path: &Path, refusal: &ArtifactRefusal) -> Failure {
@@ -270,7 +271,7 @@ fn unwritten(registry: &Registry, error: &PublishError) -> Failure {
     let path = registry.path();
     let hint = match error {
         PublishError::Busy { path } => format!("fuser -v {}", quoted(path)),
-        PublishError::Taken(_) | PublishError::Fs(_) => format!("ls -la {}", quoted(path)),
+        PublishError::Taken(_) | PublishError::Fs(_) => hints::of(error, path),
     };
     Failure::new("cannot change the registry", path.display())
         .because(error)
@@ -312,9 +313,9 @@ pub(crate) fn model_digests(
 }
 
 fn digest(text: &str) -> Result<Digest, Failure> {
-    Digest::parse(text).map_err(|error| {
+    Digest::parse(text).map_err(|_| {
         Failure::usage("not a SHA-256", text)
-            .because(&error)
+            .cause("a SHA-256 is 64 digits of 0-9 and a-f")
             .hint("sha256sum model.gguf")
     })
 }

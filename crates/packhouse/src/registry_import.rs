@@ -125,9 +125,10 @@ fn file(args: &ImportArgs, record: &Record, lookup: Lookup<'_>) -> Result<Answer
                 path.display(),
             )
             .because(&error)
-            .hint(format!(
-                "packhouse import --registered {key} --model MODEL --tensor NAME"
+            .cause(format!(
+                "import --registered {key} takes --model and --tensor for it"
             ))
+            .hint("packhouse import --help")
         }
         error => import::untaken(path, &error),
     })?;

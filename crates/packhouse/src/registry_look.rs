@@ -1,6 +1,6 @@
 //! `registry verify` and `registry ls`: what is bound to what, and what is no longer as it was.
 
-use crate::answer::{Answer, Column, table};
+use crate::answer::{Answer, Column, fitted_table};
 use crate::bar::Bar;
 use crate::failure::{Exit, Failure};
 use crate::model_source::ModelSource;
@@ -196,7 +196,7 @@ pub(crate) fn list(lookup: Lookup<'_>) -> Result<Answer, Failure> {
     }
     let mut text = String::new();
     if rows.len() > 1 {
-        text += &table(&COLUMNS, &rows);
+        text += &fitted_table(&COLUMNS, &rows);
     }
     text += &damaged;
     for stray in &strays {

@@ -28,6 +28,19 @@ enum Verdict<'a> {
     Left(&'a Left),
 }
 
+/// Whether a built-in plan takes a model as it is: what a hint names must work.
+pub(crate) fn fits(model: &Path, plan: &str) -> bool {
+    let Ok(found) = plans::find(plan, &|_| None) else {
+        return false;
+    };
+    let Ok(container) = inspect::open(model) else {
+        return false;
+    };
+    let packers = Packers::detect();
+    let selection = found.plan.select(&container, &plans::context(&packers));
+    selection.is_ok()
+}
+
 /// Answers with what the plan selects, by rule or tensor by tensor. A model that does not fit is a
 /// negative answer.
 pub(crate) fn inspect(

@@ -38,7 +38,7 @@ fn failure(error: &clap::Error, command: Option<&str>) -> Failure {
         ContextValue::Strings(texts) => Some(texts.join(", ")),
         _ => None,
     };
-    let argument = text(ContextKind::InvalidArg);
+    let argument = text(ContextKind::InvalidArg).map(|argument| with_others(argument, command));
     let value = text(ContextKind::InvalidValue);
     let (what, shown) = match error.kind() {
         ErrorKind::InvalidSubcommand => (
@@ -86,7 +86,21 @@ fn failure(error: &clap::Error, command: Option<&str>) -> Failure {
     }
 }
 
+/// What is missing, with what may stand for it.
+fn with_others(argument: String, command: Option<&str>) -> String {
+    match command {
+        Some("registry register") => {
+            argument.replace("--model <FILE>", "--model <FILE> or --model-sha256 <HEX>")
+        }
+        Some("import") if argument.contains("--registered") => argument.replace(", <PATH>", ""),
+        Some(_) | None => argument,
+    }
+}
+
 /// Whether a command's first word is another command.
 fn has_inner(command: &str) -> bool {
-    matches!(command, "image" | "worker")
+    matches!(
+        command,
+        "image" | "worker" | "model" | "fixture" | "registry"
+    )
 }

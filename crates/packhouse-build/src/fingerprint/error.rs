@@ -45,6 +45,8 @@ pub enum FingerprintError {
         command: &'static str,
         /// What it said, or why it could not be asked.
         why: String,
+        /// The command that it advises.
+        advice: Option<String>,
     },
     /// The dynamic loader did not say what it would load.
     #[error("dynamic loader on {}: {why}", path.display())]

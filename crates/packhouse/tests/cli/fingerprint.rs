@@ -100,7 +100,7 @@ fn an_answer_tells_people_what_was_identified_and_what_is_unknown() {
         "build        ",
         "(cmake)\n",
         "source       unknown: the folder that the build names is not there\n",
-        "files        0 programs, 1 libraries, 0 scripts; ",
+        "files        0 programs, 1 library, 0 scripts; ",
         "compiler     C: unknown\n",
         "unknown      build_system compilers C: /none/cc: ",
     ];
@@ -126,7 +126,7 @@ fn what_is_no_build_and_no_fingerprint_is_refused_by_name() {
             &["fingerprint", "absent"],
             &["fingerprint", "some.json"],
             &["fingerprint", "one", "--source", "absent"],
-            &["fingerprint", "one", "--with", "some.json"],
+            &["fingerprint", "one", "--with", "empty"],
             &["fingerprint", "one", "--env", "NAME"],
             &["fingerprint", "one", "--save", "some.json"],
             &["fingerprint", "one", "--explain", "one", "one"],
@@ -176,4 +176,81 @@ fn without_a_home_a_build_is_identified_all_the_same() {
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert_eq!(output.status.code(), Some(0), "{said}");
     assert!(said.contains("not kept for --explain: "), "{said}");
+}
+
+#[test]
+fn folders_are_explained_with_the_source_that_was_given_for_them() {
+    let sandbox = Sandbox::new();
+    library(&sandbox, "one", 1);
+    fs::create_dir(sandbox.path("source")).unwrap();
+    fs::write(sandbox.path("source/a.c"), "int a;").unwrap();
+    let words = [
+        "fingerprint",
+        "one",
+        "--source",
+        "source",
+        "--save",
+        "s.json",
+    ];
+    assert_eq!(run(&sandbox, &words).status.code(), Some(0));
+    let words = [
+        "fingerprint",
+        "--explain",
+        "s.json",
+        "one",
+        "--source",
+        "source",
+    ];
+    let same = run(&sandbox, &words);
+    let said = String::from_utf8_lossy(&same.stdout).into_owned();
+    assert!(said.starts_with("the same build: "), "{said}");
+    let without = run(&sandbox, &words[..4]);
+    let said = String::from_utf8_lossy(&without.stdout).into_owned();
+    assert_eq!(without.status.code(), Some(1), "{said}");
+    assert!(!said.contains('{'), "{said}");
+}
+
+#[test]
+fn what_could_not_be_saved_leaves_nothing_and_the_hint_names_what_is_there() {
+    let sandbox = Sandbox::new();
+    library(&sandbox, "one", 1);
+    fs::write(sandbox.path("some.json"), "{}\n").unwrap();
+    sandbox.session(
+        "fingerprint-hints",
+        &[
+            &["fingerprint", "one", "--save", "some.json"],
+            &["fingerprint", "one", "--save", "nosuch/x"],
+            &["fingerprint", "one/a.c"],
+            &[
+                "fingerprint",
+                "--explain",
+                "some.json",
+                "some.json",
+                "--source",
+                "one",
+            ],
+        ],
+    );
+    let names = fs::read_dir(sandbox.path("")).unwrap();
+    let names = names.map(|entry| entry.unwrap().file_name());
+    let temporary = names.filter(|name| name.to_string_lossy().starts_with(".tmp"));
+    assert_eq!(temporary.count(), 0);
+    assert_eq!(fs::read(sandbox.path("some.json")).unwrap(), b"{}\n");
+}
+
+#[test]
+fn a_wrong_word_of_a_command_within_another_names_the_very_page_of_help() {
+    let sandbox = Sandbox::new();
+    fs::write(sandbox.path("pack"), "x").unwrap();
+    sandbox.session(
+        "inner-usage",
+        &[
+            &["fixture", "run", "--timeout", "0", "--", "true"],
+            &["fixture", "run", "--promise", "bogus"],
+            &["fixture", "run", "--challenge", "zz", "--", "true"],
+            &["fixture", "run", "mmvq-q4_0-q8_1-v1", "--width", "7"],
+            &["registry", "register"],
+            &["import", "--tensor", "x"],
+        ],
+    );
 }
