@@ -84,12 +84,13 @@ fn published() -> Fixture {
     fixture.finish()
 }
 
-/// A fixture of the same shapes from a seed: ordinary weights and contexts, any positions, any
-/// slots.
+/// A fixture of the same shapes from a seed: ordinary weights, contexts whose first row is
+/// ordinary and whose others are made for an edge, any positions, any slots.
 fn drawn(seed: u64) -> Fixture {
     let mut fixture = Builder::new(&Weights::drawn(seed), seed);
     let mut draws = Draws::new(seed.wrapping_add(5));
-    for width in [1_usize, 3, 8] {
+    for (width, _, published) in CASES {
+        let width = usize::from(*width);
         let mut below = |end: i32| {
             let draw = draws.below(end.unsigned_abs());
             i32::try_from(draw).expect("because it is below an i32")
@@ -101,6 +102,10 @@ fn drawn(seed: u64) -> Fixture {
             if !slots.contains(&slot) {
                 slots.push(slot);
             }
+        }
+        // A token that is written nowhere stays that.
+        for (slot, published) in slots.iter_mut().zip(*published) {
+            *slot = if *published == -1 { -1 } else { *slot };
         }
         let recipes = Arm::ALL.map(|arm| Recipe {
             name: format!("w{width}"),

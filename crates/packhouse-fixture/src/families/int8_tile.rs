@@ -130,7 +130,7 @@ impl Recipe {
     fn row_kinds(self, width: u64) -> Vec<RowKind> {
         let drawn = std::iter::repeat(RowKind::Drawn);
         let edges = if self.has_edges { &ROW_EDGES[..] } else { &[] };
-        let kinds = drawn.clone().take(1).chain(edges.iter().copied());
+        let kinds = std::iter::once(RowKind::First).chain(edges.iter().copied());
         kinds.chain(drawn).take(at(width)).collect()
     }
 

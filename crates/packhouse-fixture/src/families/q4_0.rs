@@ -15,7 +15,7 @@ use crate::{Case, EdgeRow, Expected, Fixture, Tensor, Tolerance};
 use packhouse_base::ggml_type::GgmlType;
 use packhouse_component::{Boundary, Dim, Dtype};
 use packhouse_layout::{Layout, ggml_cpu_repack, pack_scalar, q4_0_joint_n_v1};
-use recipe::{BLOCK_COUNT, COLUMNS, Edges};
+use recipe::{BLOCK_COUNT, COLUMNS};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
@@ -23,28 +23,28 @@ use std::ops::RangeInclusive;
 pub(super) const FAMILIES: &[Family] = &[
     Family {
         id: XE2.fixture(),
-        generate: || fixture(&OF_XE2, SEED, Edges::Present),
-        drawn: Some(|seed| fixture(&OF_XE2, seed, Edges::Absent)),
+        generate: || fixture(&OF_XE2, SEED),
+        drawn: Some(|seed| fixture(&OF_XE2, seed)),
     },
     Family {
         id: JOINT_N.fixture(),
-        generate: || fixture(&OF_JOINT_N, SEED, Edges::Present),
-        drawn: Some(|seed| fixture(&OF_JOINT_N, seed, Edges::Absent)),
+        generate: || fixture(&OF_JOINT_N, SEED),
+        drawn: Some(|seed| fixture(&OF_JOINT_N, seed)),
     },
     Family {
         id: REORDERED.fixture(),
-        generate: || fixture(&OF_REORDERED, SEED, Edges::Present),
-        drawn: Some(|seed| fixture(&OF_REORDERED, seed, Edges::Absent)),
+        generate: || fixture(&OF_REORDERED, SEED),
+        drawn: Some(|seed| fixture(&OF_REORDERED, seed)),
     },
     Family {
         id: IDENTITY.fixture(),
-        generate: || fixture(&OF_IDENTITY, SEED, Edges::Present),
-        drawn: Some(|seed| fixture(&OF_IDENTITY, seed, Edges::Absent)),
+        generate: || fixture(&OF_IDENTITY, SEED),
+        drawn: Some(|seed| fixture(&OF_IDENTITY, seed)),
     },
     Family {
         id: REPACK.fixture(),
-        generate: || fixture(&OF_REPACK, SEED, Edges::Present),
-        drawn: Some(|seed| fixture(&OF_REPACK, seed, Edges::Absent)),
+        generate: || fixture(&OF_REPACK, SEED),
+        drawn: Some(|seed| fixture(&OF_REPACK, seed)),
     },
 ];
 
@@ -106,8 +106,8 @@ static OF_REPACK: Spec = Spec {
     reads: "8 rows by 8 bytes with signed nibbles",
 };
 
-fn fixture(spec: &Spec, seed: u64, edges: Edges) -> Fixture {
-    let source = recipe::weight(seed, edges);
+fn fixture(spec: &Spec, seed: u64) -> Fixture {
+    let source = recipe::weight(seed);
     let source = &source[..spec.source_bytes()];
     let mut parameters = BTreeMap::from([
         ("k".to_owned(), COLUMNS),
@@ -117,7 +117,7 @@ fn fixture(spec: &Spec, seed: u64, edges: Edges) -> Fixture {
     ]);
     parameters.extend(spec.parameters());
     let mut tensors = BTreeMap::from([(spec.weights_file(), bytes_tensor(spec.pack(source)))]);
-    let cases = WIDTHS.map(|width| spec.case(width, seed, source, edges, &mut tensors));
+    let cases = WIDTHS.map(|width| spec.case(width, seed, source, &mut tensors));
     Fixture {
         id: spec.kernel.fixture().to_owned(),
         summary: format!(
@@ -178,10 +178,9 @@ impl Spec {
         width: u64,
         seed: u64,
         source: &[u8],
-        edges: Edges,
         tensors: &mut BTreeMap<String, Tensor>,
     ) -> Case {
-        let numbers = recipe::input(seed, width, edges);
+        let numbers = recipe::input(seed, width);
         let block_count = usize::try_from(BLOCK_COUNT).expect("because a fixture is small");
         let activations = Activations::of(&numbers, block_count);
         let output = contract::output(&Packed::source(source, block_count), &activations);
@@ -222,17 +221,16 @@ impl Spec {
             ]),
             expected: expected.collect(),
             near: Vec::new(),
-            edge_rows: self.edge_rows(width, edges),
+            edge_rows: self.edge_rows(width),
         }
     }
 
     /// The rows of the tables of sections 4.1 and 4.2, as far as this width and N have them.
-    fn edge_rows(&self, width: u64, edges: Edges) -> Vec<EdgeRow> {
+    fn edge_rows(&self, width: u64) -> Vec<EdgeRow> {
         // A row of the other form of activations is eight bytes, not a row of the input.
-        let of_inputs: &[&str] = match (edges, self.kernel.form) {
-            (Edges::Absent, Form::Canonical | Form::Dpas) => return Vec::new(),
-            (Edges::Present, Form::Canonical) => &[ACTIVATIONS, OUTPUT],
-            (Edges::Present, Form::Dpas) => &[OUTPUT],
+        let of_inputs: &[&str] = match self.kernel.form {
+            Form::Canonical => &[ACTIVATIONS, OUTPUT],
+            Form::Dpas => &[OUTPUT],
         };
         let mut edge_rows = Vec::new();
         for of in of_inputs {

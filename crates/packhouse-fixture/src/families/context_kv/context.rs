@@ -15,24 +15,24 @@ pub(super) struct Context {
 }
 
 impl Context {
-    /// Ordinary rows of a seed.
+    /// An ordinary row of a seed, then the first rows of [`ROWS`].
     pub(super) fn drawn(seed: u64, width: usize) -> Self {
         let mut draws = Draws::new(seed);
-        Self {
-            elements: (0..width).flat_map(|_| ordinary(&mut draws)).collect(),
-            labels: vec![String::new(); width],
-        }
+        let first = ordinary(&mut draws);
+        Self::behind("", first, width, draws)
     }
 
-    /// The first rows of [`ROWS`].
+    /// The probe, then the first rows of [`ROWS`].
     pub(super) fn with_edges(seed: u64, width: usize) -> Self {
-        let mut draws = Draws::new(seed);
         let scale = PROBE_SCALE + u16::try_from(width).expect("because widths are small");
-        let mut elements = probe_row(scale);
+        Self::behind(PROBE, probe_row(scale), width, Draws::new(seed))
+    }
+
+    fn behind(label: &str, mut elements: Vec<u16>, width: usize, mut draws: Draws) -> Self {
         let rows = ROWS[..width - 1].iter();
         elements.extend(rows.flat_map(|(_, make)| make(&mut draws)));
         let labels = ROWS[..width - 1].iter().map(|(label, _)| *label);
-        let labels = std::iter::once(PROBE).chain(labels);
+        let labels = std::iter::once(label).chain(labels);
         Self {
             elements,
             labels: labels.map(str::to_owned).collect(),

@@ -7,6 +7,9 @@ use crate::mersenne::Draws;
 pub(super) enum RowKind {
     /// Nothing: no value is near zero, so that every code of the other side counts.
     Drawn,
+    /// As `BesideMidpoints`, by another largest value: scale and codes of another quotient or
+    /// product than the rule's are others.
+    First,
     /// Zeros of both signs.
     Zeros,
     /// The second half is the first half again.
@@ -33,7 +36,7 @@ impl RowKind {
     /// What an edge row says; `None` of drawn ones.
     pub(super) const fn label(self) -> Option<&'static str> {
         match self {
-            Self::Drawn => None,
+            Self::Drawn | Self::First => None,
             Self::Zeros => Some("zeros"),
             Self::Repeated | Self::Opposed => Some("cancellation"),
             Self::Midpoints => Some("midpoints"),
@@ -53,6 +56,7 @@ pub(super) fn values(kind: RowKind, count: usize, draws: &mut Draws) -> Vec<f32>
     let (first, _) = drawn.split_at(count / 2);
     match kind {
         RowKind::Drawn => drawn,
+        RowKind::First => led(&times(&halves(&drawn), 1.413 / 127.0), 1.413),
         RowKind::Zeros => times(&drawn, 0.0),
         RowKind::Repeated => [first, first].concat(),
         RowKind::Opposed => [first, &times(first, -1.0)].concat(),

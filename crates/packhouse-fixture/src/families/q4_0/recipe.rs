@@ -13,15 +13,6 @@ pub(super) const COLUMNS: u64 = BLOCK_COUNT * 32;
 /// Rows of the weight, of which a fixture takes its first.
 const ROW_COUNT: u64 = 64;
 
-/// Whether the rows made for an edge are there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Edges {
-    /// As published.
-    Present,
-    /// Every row is drawn.
-    Absent,
-}
-
 /// Rows of the weight that are made for an edge.
 pub(super) const WEIGHT_EDGES: [(RangeInclusive<u64>, &str); 10] = [
     (1..=1, "zero scales"),
@@ -55,15 +46,12 @@ struct Block {
 }
 
 /// The weight's source: rows of Q4_0 blocks.
-pub(super) fn weight(seed: u64, edges: Edges) -> Vec<u8> {
+pub(super) fn weight(seed: u64) -> Vec<u8> {
     let mut stream = SplitMix64::new(seed);
     let mut bytes = Vec::new();
     for row in 0..ROW_COUNT {
         let mut blocks: Vec<Block> = (0..BLOCK_COUNT).map(|_| drawn_block(&mut stream)).collect();
-        match edges {
-            Edges::Present => change_weight(row, &mut blocks),
-            Edges::Absent => {}
-        }
+        change_weight(row, &mut blocks);
         for block in blocks {
             bytes.extend(block.scale.to_le_bytes());
             bytes.extend(block.quants);
@@ -123,15 +111,12 @@ fn cancel(blocks: &mut [Block]) {
 }
 
 /// The input of a width: rows of numbers.
-pub(super) fn input(seed: u64, width: u64, edges: Edges) -> Vec<f32> {
+pub(super) fn input(seed: u64, width: u64) -> Vec<f32> {
     let mut stream = SplitMix64::new(seed.wrapping_add(width));
     let mut numbers = Vec::new();
     for row in 0..width {
         let mut blocks: Vec<[f32; 32]> = (0..BLOCK_COUNT).map(|_| drawn(&mut stream)).collect();
-        match edges {
-            Edges::Present => change_input(row, &mut blocks),
-            Edges::Absent => {}
-        }
+        change_input(row, &mut blocks);
         numbers.extend(blocks.into_iter().flatten());
     }
     numbers
@@ -154,11 +139,17 @@ fn drawn(stream: &mut SplitMix64) -> [f32; 32] {
 fn change_input(row: u64, blocks: &mut [[f32; 32]]) {
     match row {
         0 => {
+            blocks[3] = quotient_block();
             blocks[4] = tie_block(4);
             blocks[5] = sum_block(5);
             blocks[6] = binade_block();
             for block in &mut blocks[7..11] {
                 *block = block.map(f32::abs);
+            }
+            for block in blocks {
+                if block.iter().sum::<f32>() < 0.0 {
+                    *block = block.map(|x| -x);
+                }
             }
         }
         1 => blocks.fill(std::array::from_fn(|e| if e % 2 == 1 { -0.0 } else { 0.0 })),
@@ -201,8 +192,9 @@ fn each(blocks: &mut [[f32; 32]], change: impl Fn(usize, &mut [f32; 32])) {
 }
 
 /// The scale lies half-way between two halves, and every quant but the first between two integers.
+/// By either reciprocal, of d or of what is above 127, some quants leave that place.
 fn tie_block(b: usize) -> [f32; 32] {
-    let d = if b % 2 == 1 { 2051.0 } else { 2049.0 } * power_of_two(-14);
+    let d = if b % 2 == 1 { 2443.0 } else { 2381.0 } * power_of_two(-14);
     std::array::from_fn(|e| {
         let quant = ((4 * e + e / 2 + b) % 126) as f32 + 0.5;
         match e {
@@ -210,6 +202,15 @@ fn tie_block(b: usize) -> [f32; 32] {
             _ if e % 2 == 1 => -quant * d,
             _ => quant * d,
         }
+    })
+}
+
+/// The scale is a step above the middle of two halves; the product with the reciprocal of 127 is
+/// that middle. All numbers but the first are negative, so that the sum is exact in any order.
+fn quotient_block() -> [f32; 32] {
+    std::array::from_fn(|e| match e {
+        0 => f32::from_bits(0x41fe_9ec1),
+        _ => (3 + e % 3) as f32 / -4.0,
     })
 }
 

@@ -177,6 +177,15 @@ fn another_order_of_the_sums_fails_at_every_width() {
             by(|terms| terms.iter().copied().map(f64::from).sum::<f64>() as f32),
         ),
         (
+            "sums that begin with their first terms",
+            by(|terms| {
+                let sum = |p: usize| terms[p..].iter().step_by(8).copied().reduce(|s, x| s + x);
+                let sums = (0..8).filter_map(sum);
+                sums.reduce(|y, sum| y + sum)
+                    .expect("because there are terms")
+            }),
+        ),
+        (
             "no remainder",
             by(|terms| split_sum(&terms[..16], |b, _| b % 8)),
         ),
@@ -245,6 +254,27 @@ fn other_activations_fail_at_every_width() {
         (
             "by the rounded scale",
             by(|x| quantise_by(x, f32::round, |x, d| x / rounded(d), rounded, sum_of)),
+        ),
+        (
+            "by the reciprocal of the scale",
+            by(|x| quantise_by(x, f32::round, |x, d| x * (1.0 / d), rounded, sum_of)),
+        ),
+        (
+            "by 127 over the largest",
+            by(|x| {
+                let (_, d, s) = (RIGHT.quantise)(x);
+                let inverse = 127.0 / x.iter().fold(0.0_f32, |amax, x| amax.max(x.abs()));
+                let quant = |x: f32| (x * inverse).round() as i32;
+                (if d == 0.0 { [0; 32] } else { x.map(quant) }, d, s)
+            }),
+        ),
+        (
+            "a scale by the reciprocal of 127",
+            by(|x| {
+                let (quants, _, s) = (RIGHT.quantise)(x);
+                let amax = x.iter().fold(0.0_f32, |amax, x| amax.max(x.abs()));
+                (quants, rounded(amax * (1.0 / 127.0)), s)
+            }),
         ),
         (
             "toward zero",
