@@ -95,6 +95,14 @@ fn a_library_that_another_one_of_its_name_hides_is_a_fact() {
         "{why}"
     );
     assert_eq!(answers["libk.so"], "of the build");
+    // What is asked for together with it has its answer all the same.
+    bench.library("b", "libown9.so", 4);
+    symlink("libk.so.1", early.join("libk.so")).unwrap();
+    let answers = &names(&bench)[0].1;
+    assert!(answers["libk.so"]["refused"].is_string(), "{answers}");
+    assert_eq!(answers["libown9.so"], "of the build");
+    fs::remove_file(bench.path("b/bin/libown9.so")).unwrap();
+    fs::remove_file(early.join("libk.so")).unwrap();
     fs::remove_file(&path).unwrap();
     assert_eq!(facts(&before, &bench.of("b")), Vec::<String>::new());
 }

@@ -4,6 +4,7 @@
 
 #![forbid(unsafe_code)]
 
+mod children;
 mod components;
 mod docs;
 mod equivalence;
