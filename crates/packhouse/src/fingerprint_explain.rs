@@ -259,7 +259,10 @@ mod tests {
     #[test]
     fn a_part_that_only_one_build_has_is_told_file_by_file() {
         let git = json!({ "source": {
-            "changed": { "a.c": { "executable": false, "sha256": "a".repeat(64) }, "b.c": "deleted" },
+            "changed": {
+                "a.c": { "executable": false, "sha256": "a".repeat(64) },
+                "b.c": "deleted",
+            },
             "kind": "git",
             "submodules": {},
         } });

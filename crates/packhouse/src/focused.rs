@@ -18,9 +18,9 @@ use packhouse_build::fingerprint::{
     self, Fingerprint, FingerprintError, Request, World, content_of, is_static,
 };
 use packhouse_build::focused::{
-    Environment, FocusedError, Host, Launch, NamedFile, Order, Outcome, Proof, Runs, RunsError,
-    TESTS_BYTES_MAX, Test, TestResult, TestsError, Verdict, backend_ops_tests, find_program,
-    focused, head_of, named_file, parse_tests, run_child,
+    Environment, FocusedError, Host, Launch, NamedFile, Order, Outcome, Proof, RunResult, Runs,
+    RunsError, TESTS_BYTES_MAX, Test, TestResult, TestsError, Verdict, backend_ops_tests,
+    find_program, focused, head_of, named_file, parse_tests, run_child,
 };
 use packhouse_fixture::families;
 use packhouse_proc::devices::Roots;
@@ -329,19 +329,7 @@ fn text(outcome: &Outcome, made: &[String]) -> String {
     if result.verdict == Verdict::Pass && result.not_reusable.is_empty() && !outcome.was_reused {
         text += "reusable by the same key; a program with an environment of its own is not seen\n";
     }
-    // Nothing but a pass is ever reused; what was not executed may be so for these reasons.
-    let is_said = matches!(result.verdict, Verdict::Pass | Verdict::NotExecuted);
-    let doubts = result.not_reusable.iter().filter(|_| is_said);
-    let doubts: Vec<&String> = doubts.collect();
-    for doubt in doubts.iter().take(DOUBTS_SHOWN) {
-        let _ = writeln!(text, "not reusable: {}", Shown(doubt));
-    }
-    match doubts.len().saturating_sub(DOUBTS_SHOWN) {
-        0 => {}
-        more => {
-            let _ = writeln!(text, "not reusable: and {more} more; --json has all");
-        }
-    }
+    text += &doubts(result);
     let _ = writeln!(text, "key {}", result.key);
     let _ = writeln!(
         text,
@@ -358,6 +346,26 @@ fn text(outcome: &Outcome, made: &[String]) -> String {
     if let Some(why) = &outcome.not_pruned {
         let why = why.to_string();
         let _ = writeln!(text, "not all old logs could be removed: {}", Shown(&why));
+    }
+    text
+}
+
+/// Why nobody may reuse a pass. What is no pass is never reused, but what was not executed may be
+/// so for these reasons.
+fn doubts(result: &RunResult) -> String {
+    let doubts = match result.verdict {
+        Verdict::Pass | Verdict::NotExecuted => result.not_reusable.as_slice(),
+        Verdict::Fail | Verdict::TimedOut | Verdict::Crashed => &[],
+    };
+    let mut text = String::new();
+    for doubt in doubts.iter().take(DOUBTS_SHOWN) {
+        let _ = writeln!(text, "not reusable: {}", Shown(doubt));
+    }
+    match doubts.len().saturating_sub(DOUBTS_SHOWN) {
+        0 => {}
+        more => {
+            let _ = writeln!(text, "not reusable: and {more} more; --json has all");
+        }
     }
     text
 }
