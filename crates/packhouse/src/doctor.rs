@@ -24,12 +24,7 @@ pub(crate) fn examine(store: Option<&Store>, lookup: Lookup<'_>) -> Result<Answe
     let held = Held::of(lookup);
     let shown = match &plugin {
         Ok(path) => path.display().to_string(),
-        Err(failure) => failure
-            .to_string()
-            .lines()
-            .next()
-            .unwrap_or_default()
-            .to_owned(),
+        Err(failure) => first_line(&failure.to_string()),
     };
     let mut rows = vec![
         row("plug-in", &shown),
@@ -169,6 +164,10 @@ fn ability(ability: &Ability) -> Value {
         Ability::Absent => json!({"present": false}),
         Ability::Unknown { reason } => json!({"present": null, "reason": reason}),
     }
+}
+
+fn first_line(text: &str) -> String {
+    text.lines().next().unwrap_or_default().to_owned()
 }
 
 fn row(name: &str, value: &str) -> Vec<String> {

@@ -1,4 +1,4 @@
-//! What `du`, `doctor` and `gc` say and do of fixtures, focused runs, fingerprints and the registry.
+//! What `du`, `doctor` and `gc` say and do of fixtures, focused runs and what is beside them.
 
 use crate::sandbox::Sandbox;
 use packhouse_store::folders::{Links, walk};
