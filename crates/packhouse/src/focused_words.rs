@@ -36,8 +36,8 @@ pub(crate) struct FocusedArgs {
     /// The source's folder [default: what the build system names]
     #[arg(long, value_name = "DIR")]
     pub(crate) source: Option<PathBuf>,
-    /// A library of another folder that the build loads by name; may be repeated
-    #[arg(long, value_name = "LIBRARY")]
+    /// A file of another folder that the build loads or reads, a library or data; may be repeated
+    #[arg(long, value_name = "FILE")]
     pub(crate) with: Vec<PathBuf>,
     /// Folder of fixtures [default: PACKHOUSE_FIXTURES, else packhouse/fixtures in the cache]
     #[arg(long, value_name = "DIR")]

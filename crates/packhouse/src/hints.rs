@@ -104,10 +104,6 @@ fn measured(path: &Path) -> String {
 }
 
 /// What there is of a path.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "tells what the user can look at; nothing is opened by it"
-)]
 fn there(path: &Path) -> &Path {
     let is_there = |path: &&Path| path.symlink_metadata().is_ok();
     let above = path.ancestors().find(is_there);

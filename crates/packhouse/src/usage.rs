@@ -38,7 +38,11 @@ fn failure(error: &clap::Error, command: Option<&str>) -> Failure {
         ContextValue::Strings(texts) => Some(texts.join(", ")),
         _ => None,
     };
-    let argument = text(ContextKind::InvalidArg).map(|argument| with_others(argument, command));
+    let argument = text(ContextKind::InvalidArg);
+    let argument = match error.kind() {
+        ErrorKind::MissingRequiredArgument => argument.map(|it| with_others(it, command)),
+        _ => argument,
+    };
     let value = text(ContextKind::InvalidValue);
     let (what, shown) = match error.kind() {
         ErrorKind::InvalidSubcommand => (

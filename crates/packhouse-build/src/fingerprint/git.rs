@@ -217,8 +217,8 @@ fn failed(folder: &Path, command: &'static str, why: String) -> FingerprintError
 /// set in from the left.
 fn refused(folder: &Path, command: &'static str, why: String, said: &[u8]) -> FingerprintError {
     let said = String::from_utf8_lossy(said);
-    let advised = said.lines().filter_map(|line| line.strip_prefix('\t'));
-    let advised = advised.filter(|line| line.starts_with("git ")).last();
+    let mut advised = said.lines().filter_map(|line| line.strip_prefix('\t'));
+    let advised = advised.rfind(|line| line.starts_with("git "));
     let Some(advised) = advised else {
         return failed(folder, command, why);
     };
