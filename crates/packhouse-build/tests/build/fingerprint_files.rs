@@ -23,7 +23,7 @@ fn a_library_that_was_swapped_and_put_back_was_touched() {
     fs::rename(&aside, &real).unwrap();
     let after = bench.of("b");
     assert_eq!(facts(&before, &after), Vec::<String>::new());
-    assert_eq!(after.touched_since(&before), [real.clone()]);
+    assert_eq!(after.touched_since(&before), std::slice::from_ref(&real));
     assert_eq!(before.touched_since(&after), [real]);
 }
 
