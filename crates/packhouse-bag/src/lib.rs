@@ -1,0 +1,3 @@
+//! Evidence bags (RFC 8493) and their seals.
+
+#![forbid(unsafe_code)]

@@ -1,0 +1,3 @@
+//! Verifies a sealed evidence bag offline, by a second implementation.
+
+#![forbid(unsafe_code)]

@@ -1,0 +1,3 @@
+//! Exactness and statistics: pure functions of evidence.
+
+#![forbid(unsafe_code)]

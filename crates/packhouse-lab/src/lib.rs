@@ -1,0 +1,3 @@
+//! Campaigns: lanes, preregistrations, packets, markers, legs, analysis.
+
+#![forbid(unsafe_code)]

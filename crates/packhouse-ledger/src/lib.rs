@@ -1,0 +1,3 @@
+//! The append-only ledger of a lab, and the state page made of it.
+
+#![forbid(unsafe_code)]
