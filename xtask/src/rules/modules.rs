@@ -27,14 +27,20 @@ const APART: [&str; 2] = [
     "engine-tests/tests/plugin_cycles.rs",
 ];
 
+/// The crate whose folder must build alone: it inherits nothing and uses nothing of ours.
+const ALONE: &str = "packhouse-bagcheck";
+
 /// Finds crate roots without `#![forbid(unsafe_code)]` outside the crates that may have unsafe
-/// code, roots without a `//!` header, and manifests that do not take the workspace's lints.
+/// code, roots without a `//!` header, and manifests that do not take the workspace's lints, or
+/// that take anything although they must stand alone.
 pub(crate) fn crate_roots(tree: &Tree) -> Vec<String> {
     let mut findings = Vec::new();
     for member in &tree.members {
         let manifest = format!("{}/Cargo.toml", member.folder);
         let text = tree.text_of(&manifest).unwrap_or_default();
-        if !text.contains("[lints]\nworkspace = true\n") {
+        if member.name == ALONE {
+            findings.extend(inherited(&manifest, text));
+        } else if !text.contains("[lints]\nworkspace = true\n") {
             findings.push(format!(
                 "{manifest} does not have `[lints] workspace = true`"
             ));
@@ -52,6 +58,16 @@ pub(crate) fn crate_roots(tree: &Tree) -> Vec<String> {
         }
     }
     findings
+}
+
+/// Finds what ties the manifest of the crate that stands alone to this workspace.
+fn inherited(manifest: &str, text: &str) -> Vec<String> {
+    let ties = text
+        .lines()
+        .map(|line| line.split('#').next().unwrap_or_default());
+    ties.filter(|line| line.contains("workspace") || line.contains("path = \"../"))
+        .map(|line| format!("{manifest} must build alone, but has `{line}`"))
+        .collect()
 }
 
 /// Finds source files that no `mod` declares (they would never be compiled, nor their tests run),
@@ -176,6 +192,26 @@ mod tests {
             ("src/lib.rs", "//! A.\n// #![forbid(unsafe_code)]\n"),
         ];
         assert_eq!(count(crate_roots, "packhouse-base", &commented), 1);
+    }
+
+    #[test]
+    fn the_crate_that_stands_alone_inherits_nothing() {
+        let findings = |manifest: &str| {
+            let name = "crates/packhouse-bagcheck";
+            let root = "//! Header.\n#![forbid(unsafe_code)]\n";
+            let files = [
+                (&*format!("{name}/Cargo.toml"), manifest),
+                (&*format!("{name}/src/lib.rs"), root),
+            ];
+            crate_roots(&tree(&files, vec![member("packhouse-bagcheck", &[])]))
+        };
+        assert_eq!(findings("[package]\n# no workspace here\n"), [""; 0]);
+        assert_eq!(findings("[lints]\nworkspace = true\n").len(), 1);
+        assert_eq!(findings("serde.workspace = true\n").len(), 1);
+        assert_eq!(
+            findings("packhouse-bag = { path = \"../packhouse-bag\" }\n").len(),
+            1
+        );
     }
 
     #[test]

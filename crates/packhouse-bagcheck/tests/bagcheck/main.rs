@@ -1,3 +1,3 @@
-//! Tests of the crate from outside.
+//! Integration tests of the second implementation.
 
 #![forbid(unsafe_code)]

@@ -1,0 +1,88 @@
+//! What a verification found.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// One thing that isn't as it must be.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Finding {
+    /// Reason code of `docs/format/evidence.md`, such as `bag.digest`.
+    pub code: &'static str,
+    /// File that it is about, from the root of the tree; with a line or row where that says more.
+    pub path: String,
+    /// What was expected and what is there.
+    pub words: String,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}: {}", self.code, self.path, self.words)
+    }
+}
+
+/// The outcome of a run, recomputed from its raw files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Verdict {
+    /// Every gate passed.
+    Pass,
+    /// A gate did not pass.
+    Fail,
+    /// The run did not get to its end.
+    Abort,
+}
+
+impl Verdict {
+    /// Returns the word of the formats.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Pass => "pass",
+            Self::Fail => "fail",
+            Self::Abort => "abort",
+        }
+    }
+}
+
+/// Everything that a verification says.
+///
+/// The evidence is valid when there are no `findings`. `failures` are not about the evidence but about the
+/// candidate: an honest bag of a failed run has them, and its analysis says so too.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// What is wrong with the evidence, in the order of the checks.
+    pub findings: Vec<Finding>,
+    /// Why gates did not pass, as recomputed.
+    pub failures: Vec<Finding>,
+    /// How many things of each kind were looked at: files, cases, rows, entries.
+    pub checked: BTreeMap<&'static str, u64>,
+    /// The outcome as recomputed; none where the bag can't be judged.
+    pub verdict: Option<Verdict>,
+    /// What this verification could not know.
+    pub notes: Vec<String>,
+}
+
+impl Report {
+    /// Returns whether nothing is wrong with the evidence, whatever its verdict.
+    pub fn is_valid(&self) -> bool {
+        self.findings.is_empty()
+    }
+
+    /// Returns whether a finding or a failure has this code.
+    pub fn has(&self, code: &str) -> bool {
+        let mut all = self.findings.iter().chain(&self.failures);
+        all.any(|finding| finding.code == code)
+    }
+
+    /// Adds a finding.
+    pub(crate) fn find(&mut self, code: &'static str, path: &str, words: impl Into<String>) {
+        self.findings.push(Finding {
+            code,
+            path: path.to_owned(),
+            words: words.into(),
+        });
+    }
+
+    /// Counts things that were looked at.
+    pub(crate) fn count(&mut self, what: &'static str, count: u64) {
+        *self.checked.entry(what).or_insert(0) += count;
+    }
+}
