@@ -4,6 +4,7 @@ use crate::fingerprint_words::FingerprintArgs;
 use crate::fixture_words::FixtureCommand;
 use crate::focused_words::FocusedArgs;
 use crate::image_words::ImageCommand;
+use crate::lab_words::LabArgs;
 use crate::model_words::ModelCommand;
 use crate::registry_words::RegistryCommand;
 use crate::worker_words::{GateArgs, KeepArgs, WorkerCommand};
@@ -183,6 +184,13 @@ pub(crate) enum Command {
     /// --reuse-pass.
     #[command(verbatim_doc_comment)]
     Focused(FocusedArgs),
+    /// Make evidence that can't be miscounted or quietly redone
+    ///
+    /// An experiment is written down and frozen, rehearsed, reviewed, armed, run once and sealed.
+    /// Every act is in a ledger that can only be added to. What writes says what becomes
+    /// irreversible, and needs --execute.
+    #[command(disable_help_subcommand = true, verbatim_doc_comment)]
+    Lab(LabArgs),
     /// Show the store's state, the host's abilities and what would make it faster
     Doctor,
     /// Watch a process that became an engine (started by `run`)

@@ -47,6 +47,23 @@ mod import;
 mod index;
 mod inspect;
 mod keep;
+mod lab;
+mod lab_analyse;
+mod lab_arm;
+mod lab_host;
+mod lab_init;
+mod lab_lane;
+mod lab_ledger;
+mod lab_record;
+mod lab_register;
+mod lab_rehearse;
+mod lab_report;
+mod lab_review;
+mod lab_run;
+mod lab_seal;
+mod lab_state;
+mod lab_verify;
+mod lab_words;
 mod layouts;
 mod model;
 mod model_drop;
@@ -214,6 +231,7 @@ fn execute(command: Command) -> Result<Answer, Failure> {
         Command::Fixture(command) => fixture::execute(command, lookup),
         Command::Fingerprint(args) => fingerprint::execute(&args, lookup),
         Command::Focused(args) => focused::execute(&args, lookup),
+        Command::Lab(args) => lab::execute(args, lookup),
         Command::Keep(args) => keep::keep(&args),
         Command::Gate(args) => gate::gate(args),
         Command::Doctor => doctor::examine(stores::open_if_there(Change, lookup)?.as_ref(), lookup),

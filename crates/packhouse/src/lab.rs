@@ -1,0 +1,103 @@
+//! `lab`: evidence that can't be miscounted or quietly redone.
+
+use crate::answer::Answer;
+use crate::failure::{Failure, quoted};
+use crate::lab_words::{LabArgs, LabCommand};
+use crate::places::{self, Lookup};
+use crate::{
+    lab_analyse, lab_arm, lab_init, lab_lane, lab_ledger, lab_record, lab_register, lab_rehearse,
+    lab_report, lab_review, lab_run, lab_seal, lab_state, lab_verify,
+};
+use std::path::{Path, PathBuf};
+
+/// Executes one command of the lab.
+pub(crate) fn execute(args: LabArgs, lookup: Lookup<'_>) -> Result<Answer, Failure> {
+    let given = args.lab.as_deref();
+    let place = || Place::find(given, lookup);
+    match args.command {
+        LabCommand::Init(args) => lab_init::execute(&args, given, lookup),
+        LabCommand::Lane(command) => lab_lane::execute(&command, &place()?),
+        LabCommand::Register(args) => lab_register::execute(&args, &place()?),
+        LabCommand::Rehearse(args) => lab_rehearse::execute(&args, &place()?),
+        LabCommand::Review(args) => lab_review::execute(&args, &place()?),
+        LabCommand::Arm(args) => lab_arm::execute(&args, &place()?),
+        LabCommand::Run(args) => lab_run::execute(&args, &place()?),
+        LabCommand::Seal(args) => lab_seal::execute(&args, &place()?),
+        LabCommand::Verify(args) => lab_verify::execute(&args, given),
+        LabCommand::Analyse(args) => lab_analyse::execute(&args, &place()?),
+        LabCommand::Record(args) => lab_record::execute(&args, &place()?),
+        LabCommand::Ledger(command) => lab_ledger::execute(&command, &place()?),
+        LabCommand::State(args) => lab_state::execute(&args, &place()?, lookup),
+        LabCommand::Report(args) => lab_report::execute(&args, &place()?),
+    }
+}
+
+/// The folder of a lab, and the user's own memory of labs.
+pub(crate) struct Place {
+    /// The lab's folder, absolute.
+    pub(crate) root: PathBuf,
+    /// The user's private state folder (`<state>`; the lab's part is `lab` below it).
+    pub(crate) state: PathBuf,
+    given: Option<PathBuf>,
+}
+
+impl Place {
+    /// The folder as given, else the nearest one upwards from here that has a ledger.
+    pub(crate) fn find(given: Option<&Path>, lookup: Lookup<'_>) -> Result<Self, Failure> {
+        let absolute = |path: &Path| {
+            std::path::absolute(path).map_err(|error| {
+                Failure::usage("not a folder of a lab", path.display()).because(&error)
+            })
+        };
+        let state = places::state(lookup)?;
+        let root = match given {
+            Some(given) => absolute(given)?,
+            None => nearest(&absolute(Path::new("."))?)?,
+        };
+        if !has_ledger(&root) {
+            return Err(Failure::new("no lab in this folder", root.display())
+                .cause(format!("it has no {LEDGER}"))
+                .hint(format!("packhouse lab init {} --execute", quoted(&root))));
+        }
+        Ok(Self {
+            root,
+            state,
+            given: given.map(Path::to_path_buf),
+        })
+    }
+
+    /// A command for a hint, on the same lab.
+    pub(crate) fn hint(&self, words: &str) -> String {
+        match &self.given {
+            Some(path) => format!("packhouse lab {words} --lab {}", quoted(path)),
+            None => format!("packhouse lab {words}"),
+        }
+    }
+}
+
+fn nearest(here: &Path) -> Result<PathBuf, Failure> {
+    let found = here.ancestors().find(|folder| has_ledger(folder));
+    found.map(Path::to_path_buf).ok_or_else(|| {
+        Failure::new("no lab here or above", here.display())
+            .cause(format!("no folder upwards has {LEDGER}"))
+            .hint("packhouse lab init --execute")
+    })
+}
+
+fn has_ledger(folder: &Path) -> bool {
+    folder.join(LEDGER).symlink_metadata().is_ok()
+}
+
+/// The file that makes a folder a lab.
+pub(crate) const LEDGER: &str = "ledger.jsonl";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_ledger_upwards_is_said_with_the_folder() {
+        let failure = nearest(Path::new("/proc")).expect_err("because /proc is no lab");
+        assert!(failure.to_string().contains("no lab here or above: /proc"));
+    }
+}

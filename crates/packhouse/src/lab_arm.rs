@@ -1,0 +1,11 @@
+//! `lab arm`.
+
+use crate::answer::Answer;
+use crate::failure::Failure;
+use crate::lab::Place;
+use crate::lab_words::LabPacketArgs;
+
+/// Arms a packet.
+pub(crate) fn execute(_args: &LabPacketArgs, _place: &Place) -> Result<Answer, Failure> {
+    Err(Failure::new("not here yet", "lab arm"))
+}

@@ -1,0 +1,1 @@
+//! What the lab asks this host.
