@@ -1,3 +1,20 @@
 //! Exactness and statistics: pure functions of evidence.
+//!
+//! - Integers in, rates out. Every figure that a decision hangs on is an exact rational, or a formula
+//!   of binary64 in the order that the page writes; nothing is summed in an order of convenience.
+//! - No type divides tokens by time: a rate needs a named window, with its intervals and its span.
+//! - A probability is given with its unit of analysis, or not at all.
+//! - Nothing here reads a file, a clock or an environment, draws at random, or keeps state.
+//!
+//! Formulas, random numbers and vectors: `docs/format/statistics.md`.
 
 #![forbid(unsafe_code)]
+
+pub mod blocks;
+pub mod bootstrap;
+pub mod random;
+pub mod rational;
+pub mod sign;
+
+pub use blocks::{Noise, Paired, Spans, Unpaired};
+pub use rational::Rational;

@@ -1,0 +1,178 @@
+//! A-B-B-A blocks: what one block saves per cycle, and what all of them show.
+//!
+//! - A block is control, candidate, candidate, control, so that a drift that is linear in time saves
+//!   nothing.
+//! - Savings are exact fractions of a nanosecond; a win is a saving above zero, exactly.
+//! - One device's blocks make one `Paired`: nothing here joins two devices.
+
+use crate::bootstrap::{doubled_median, lower_95_of_doubled_median, null_of_doubled_median};
+use crate::rational::Rational;
+use crate::sign::{MOST_PAIRS, SignTest, sign_test};
+use packhouse_base::Blame;
+
+/// Spans above this, about 146 years, are refused: sums of them stay exact.
+const LONGEST_NS: u64 = 1 << 62;
+/// Cycles above this are refused: fractions over them stay exact.
+const MOST_CYCLES: u64 = 1 << 32;
+
+/// What a block's four runs took, each for the same number of cycles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spans {
+    /// The control's first and last run, in nanoseconds.
+    pub control_ns: [u64; 2],
+    /// The candidate's two runs between them, in nanoseconds.
+    pub candidate_ns: [u64; 2],
+}
+
+/// What the blocks of one device show. Savings are of one cycle, in nanoseconds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Paired {
+    /// Each block's saving, in the order they were run.
+    pub savings: Vec<Rational>,
+    /// Blocks that saved something.
+    pub wins: u64,
+    /// Blocks that lost something.
+    pub losses: u64,
+    /// Their median; the mean of the middle two where they are even in number.
+    pub median: Rational,
+    /// Wins against losses, by the coin; its unit is the block.
+    pub sign: SignTest,
+    /// The Hodges-Lehmann shift: the median of the means of all pairs, each block with itself too.
+    pub hodges_lehmann: Rational,
+    /// The median's 95 % lower bound, by bootstrap over blocks.
+    pub bootstrap_lower_95: Rational,
+}
+
+/// What two arms that are the same still differ by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Noise {
+    /// The size that the median of that many blocks stays within, 95 times of 100.
+    pub floor: Rational,
+    /// The saving whose median would be above `floor` 80 times of 100.
+    pub detectable: Rational,
+}
+
+/// Why blocks show nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unpaired {
+    /// There is no block.
+    #[error("there is no block")]
+    Empty,
+    /// There are more than a sign test takes.
+    #[error("there are {blocks} blocks, at most {MOST_PAIRS} are taken")]
+    TooMany {
+        /// Blocks there are.
+        blocks: usize,
+    },
+    /// A run of no cycle took no time that could be divided.
+    #[error("a run has {cycles} cycles, expected 1 to {MOST_CYCLES}")]
+    Cycles {
+        /// Cycles of a run.
+        cycles: u64,
+    },
+    /// A span is no span.
+    #[error("a run of block {block} took {ns} ns, expected 1 to {LONGEST_NS}")]
+    Span {
+        /// The block, counted from 0.
+        block: usize,
+        /// Its span.
+        ns: u64,
+    },
+}
+
+impl Unpaired {
+    /// Whose side it is on: whoever took the spans.
+    pub fn blame(&self) -> Blame {
+        match self {
+            Self::Empty | Self::TooMany { .. } | Self::Cycles { .. } | Self::Span { .. } => {
+                Blame::Caller
+            }
+        }
+    }
+}
+
+impl Paired {
+    /// Judges the blocks of one device, each of whose runs was of `cycles` cycles.
+    pub fn of(cycles: u64, blocks: &[Spans]) -> Result<Self, Unpaired> {
+        let differences = differences(cycles, blocks)?;
+        let below = 2 * i128::from(cycles);
+        let savings = differences.iter().map(|above| exact(*above, below));
+        let wins = differences.iter().filter(|above| **above > 0).count() as u64;
+        let losses = differences.iter().filter(|above| **above < 0).count() as u64;
+        let lower = lower_95_of_doubled_median(&differences);
+        Ok(Self {
+            savings: savings.collect(),
+            wins,
+            losses,
+            median: exact(doubled_median(&mut differences.clone()), 2 * below),
+            sign: sign_test(wins, losses).expect("because the blocks are not too many"),
+            hodges_lehmann: exact(doubled_median(&mut pair_sums(&differences)), 4 * below),
+            bootstrap_lower_95: exact(lower.expect("because there is a block"), 2 * below),
+        })
+    }
+
+    /// Whether both thresholds are met: enough wins, and a median saving that is large enough.
+    pub fn meets(&self, minimum_wins: u64, minimum_median_saving_ns: u64) -> bool {
+        let least = Rational::new(i128::from(minimum_median_saving_ns), 1);
+        let least = least.expect("because 1 is above zero");
+        self.wins >= minimum_wins && self.median >= least
+    }
+}
+
+impl Noise {
+    /// Takes the noise of one device from blocks in which both arms were the control.
+    pub fn of(cycles: u64, blocks: &[Spans]) -> Result<Self, Unpaired> {
+        let differences = differences(cycles, blocks)?;
+        let null = null_of_doubled_median(&differences);
+        let (within, eighty) = null.expect("because there is a block");
+        let below = 4 * i128::from(cycles);
+        Ok(Self {
+            floor: exact(within, below),
+            detectable: exact(within + eighty, below),
+        })
+    }
+
+    /// The detectable saving in whole nanoseconds, rounded up: a gate below it is refused.
+    pub fn detectable_ns(&self) -> u64 {
+        u64::try_from(self.detectable.ceiling()).unwrap_or(0)
+    }
+}
+
+/// What each block's controls took longer than its candidates, over all four runs.
+fn differences(cycles: u64, blocks: &[Spans]) -> Result<Vec<i128>, Unpaired> {
+    if blocks.is_empty() {
+        return Err(Unpaired::Empty);
+    }
+    if blocks.len() as u64 > MOST_PAIRS {
+        let blocks = blocks.len();
+        return Err(Unpaired::TooMany { blocks });
+    }
+    if !(1..=MOST_CYCLES).contains(&cycles) {
+        return Err(Unpaired::Cycles { cycles });
+    }
+    let difference = |(block, spans): (usize, &Spans)| {
+        let all = spans.control_ns.iter().chain(&spans.candidate_ns);
+        match all.copied().find(|ns| !(1..=LONGEST_NS).contains(ns)) {
+            Some(ns) => Err(Unpaired::Span { block, ns }),
+            None => Ok(sum(spans.control_ns) - sum(spans.candidate_ns)),
+        }
+    };
+    blocks.iter().enumerate().map(difference).collect()
+}
+
+fn sum(spans: [u64; 2]) -> i128 {
+    i128::from(spans[0]) + i128::from(spans[1])
+}
+
+/// The sums of all pairs, each with itself and each pair once.
+fn pair_sums(values: &[i128]) -> Vec<i128> {
+    let with_later = |(index, left): (usize, &i128)| {
+        let left = *left;
+        values[index..].iter().map(move |right| left + right)
+    };
+    values.iter().enumerate().flat_map(with_later).collect()
+}
+
+fn exact(above: i128, below: i128) -> Rational {
+    Rational::new(above, below).expect("because spans and cycles are bounded")
+}
