@@ -14,7 +14,8 @@ pub use fault::Fault;
 
 use crate::Form;
 use crate::message::{
-    Answer, Capture, CaseOrder, InputRecord, Introduction, TensorRecord, Wanted, Witness,
+    Answer, Capture, CaseOrder, InputRecord, Introduction, POISON_WITNESS, TensorRecord, Timed,
+    Wanted, Witness,
 };
 use packhouse_base::digest::Digest;
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,6 +30,8 @@ pub struct Seen {
     pub inputs: BTreeMap<String, Option<Digest>>,
     /// Names in the inputs' folder that the driver did not put there.
     pub inputs_extra: Vec<String>,
+    /// Nanoseconds from asking to the answer, by the driver's clock: no run was longer.
+    pub span_ns: u64,
 }
 
 /// An entry of the outputs' folder.
@@ -41,9 +44,38 @@ pub enum SeenFile {
         /// Its length.
         bytes: u64,
     },
-    /// Something else, in words: `a symlink`, `a folder`, `a file with 2 names`.
+    /// Something else, in words: one of `docs/format/evidence.md`, section 5.
     Other(&'static str),
 }
+
+impl SeenFile {
+    /// What an entry that was not read is, from its words; none of words that no entry has.
+    pub fn refused(words: &str) -> Option<Self> {
+        if let Some(bytes) = words.strip_suffix(" bytes") {
+            let number = bytes
+                .parse()
+                .ok()
+                .filter(|number: &u64| number.to_string() == bytes);
+            return number.map(|bytes| Self::TooLong { bytes });
+        }
+        REFUSED
+            .into_iter()
+            .find(|known| *known == words)
+            .map(Self::Other)
+    }
+}
+
+/// The words of entries that are no files to be read.
+const REFUSED: [&str; 8] = [
+    "a symlink",
+    "a folder",
+    "no regular file",
+    "no file",
+    "a file with several names",
+    "a file that can't be read",
+    "a file that is gone again",
+    "a file that is being written",
+];
 
 /// An answer without a fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,6 +106,8 @@ pub struct Attested {
     pub capture: Capture,
     /// What the program had to say.
     pub warnings: Vec<String>,
+    /// How long all cycles took: no longer than the driver waited.
+    pub timed: Option<Timed>,
 }
 
 /// Where a tensor lay.
@@ -133,6 +167,7 @@ pub fn check(
 ) -> Result<Checked, Vec<Fault>> {
     let mut faults = Vec::new();
     own(order, introduction, &answer, &mut faults);
+    asked_for(order, &answer, seen.span_ns, &mut faults);
     let records = by_name(order, &answer, &mut faults);
     let mut verified = Vec::new();
     for wanted in &order.boundaries {
@@ -180,13 +215,38 @@ fn own(order: &CaseOrder, introduction: &Introduction, answer: &Answer, faults: 
             actual: answer.index,
         });
     }
-    if answer.witnesses.is_empty() {
+    let mut paths = answer.witnesses.iter().map(|witness| &witness.path);
+    if paths.all(|path| path == POISON_WITNESS.0) {
         faults.push(Fault::NoWitness);
     }
     match (introduction.says_capture, answer.capture) {
         (true, Capture::Unknown) => faults.push(Fault::CaptureNotSaid),
         (false, Capture::Idle | Capture::Capturing) => faults.push(Fault::CaptureNotOffered),
         (true, Capture::Idle | Capture::Capturing) | (false, Capture::Unknown) => {}
+    }
+}
+
+/// What only some cases ask for: cycles, poison.
+fn asked_for(order: &CaseOrder, answer: &Answer, span_ns: u64, faults: &mut Vec<Fault>) {
+    match (order.cycles, answer.timed) {
+        (Some(_), None) => faults.push(Fault::NotTimed),
+        (None, Some(_)) => faults.push(Fault::TimedUnasked),
+        (Some(expected), Some(timed)) if timed.cycles != expected => faults.push(Fault::Cycles {
+            expected,
+            actual: timed.cycles,
+        }),
+        (Some(_), Some(timed)) if timed.elapsed_ns > span_ns => faults.push(Fault::TimedLonger {
+            elapsed_ns: timed.elapsed_ns,
+            span_ns,
+        }),
+        (Some(_), Some(_)) | (None, None) => {}
+    }
+    let (path, counter) = POISON_WITNESS;
+    let poisoned = answer.witnesses.iter().find(|witness| witness.path == path);
+    let actual = poisoned.and_then(|witness| witness.counters.get(counter).copied());
+    let expected = order.storage_bytes();
+    if order.poison.is_some() && actual.unwrap_or(0) < expected {
+        faults.push(Fault::Poison { expected, actual });
     }
 }
 
@@ -344,5 +404,6 @@ fn attested(answer: Answer) -> Attested {
         witnesses: answer.witnesses,
         capture: answer.capture,
         warnings: answer.warnings,
+        timed: answer.timed,
     }
 }

@@ -5,20 +5,22 @@
 //! - every wait has an end, after which its whole group is killed;
 //! - its answer counts only if it gives back the challenge of this session.
 
+mod channel;
 mod failure;
 
+pub use channel::{Event, Side, Tap, Untapped};
 pub use failure::{Doing, DriveError, What};
 
 use crate::Dtype;
 use crate::check::{Checked, Fault, check};
 use crate::exchange::Exchange;
 use crate::form::Boundary;
-use crate::frame::{Frames, encode};
 use crate::message::{
     CaseOrder, Greeting, InputFile, Introduction, PROTOCOL, Reply, Request, Wanted,
 };
+use channel::Channel;
 use packhouse_base::digest::Digest;
-use packhouse_sys::child::{Ended, Exit, Keep, Order, Talk, TalkError};
+use packhouse_sys::child::{Exit, Keep, Order, Talk};
 use packhouse_sys::clock::{Clock as _, RealClock};
 use std::collections::BTreeMap;
 
@@ -54,6 +56,8 @@ pub struct Ask<'a> {
     pub inputs: BTreeMap<String, Input<'a>>,
     /// What is to be written.
     pub boundaries: &'a [Boundary],
+    /// How often to run it, timing the whole, where it is to be timed.
+    pub cycles: Option<u64>,
 }
 
 /// An input of a case.
@@ -80,25 +84,27 @@ pub enum Outcome {
 
 /// A running program that said hello. Dropped, it is killed.
 pub struct Program {
-    talk: Talk,
-    frames: Frames,
+    channel: Channel,
     exchange: Exchange,
     introduction: Introduction,
     limits: Limits,
     next_index: u64,
 }
 
-/// A program that ended as it should.
+/// A program that ended as it should, or was told to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Farewell {
     /// What it wrote to stderr, the first MiB of it.
     pub log: Vec<u8>,
+    /// How it ended.
+    pub exit: Exit,
     /// Nanoseconds from its start to its end.
     pub elapsed_ns: u64,
 }
 
 impl Program {
-    /// Starts a program and greets it. The order's own timeout bounds the whole session.
+    /// Starts a program and greets it. The order's own timeout bounds the whole session. The tap is
+    /// told of every message.
     ///
     /// # Errors
     /// When it can't be started, or does not introduce itself by this protocol and challenge.
@@ -107,6 +113,7 @@ impl Program {
         exchange: Exchange,
         challenge: Digest,
         limits: Limits,
+        tap: Box<dyn Tap>,
     ) -> Result<Self, DriveError> {
         let paths = exchange.inputs_path().zip(exchange.outputs_path());
         let (inputs, outputs) = paths.ok_or(DriveError::Folder)?;
@@ -119,22 +126,25 @@ impl Program {
         let stderr = Keep::Memory {
             max_bytes: LOG_BYTES_MAX,
         };
-        let mut talk = Talk::start(order, stderr)?;
-        let mut frames = Frames::default();
+        let mut channel = Channel::new(Talk::start(order, stderr)?, tap);
         let deadline_ns = RealClock.steady_ns().saturating_add(limits.hello_ns);
-        let reply = exchanged(&mut talk, &mut frames, &greeting, deadline_ns);
-        let introduced = reply.and_then(|reply| introduced(reply, challenge));
+        let reply = channel.exchanged(&greeting, deadline_ns);
+        let introduced = reply.and_then(|(reply, _)| introduced(reply, challenge));
         match introduced {
             Ok(introduction) => Ok(Self {
-                talk,
-                frames,
+                channel,
                 exchange,
                 introduction,
                 limits,
                 next_index: 0,
             }),
-            Err(what) => Err(failed(talk, Doing::Hello, what)),
+            Err(what) => Err(channel.failed(Doing::Hello, what)),
         }
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.channel.pid()
     }
 
     /// Who it says it is.
@@ -142,10 +152,11 @@ impl Program {
         &self.introduction
     }
 
-    /// Asks for one case. After an error the program is dead.
+    /// Asks for one case. After an error the program is dead. What poisons its storages is asked to.
     ///
     /// # Errors
-    /// When it does not answer with one message of the protocol in time.
+    /// When it does not answer with one message of the protocol in time, or cycles are asked of a
+    /// program that does not time.
     pub fn ask(mut self, ask: &Ask<'_>) -> Result<(Self, Outcome), DriveError> {
         let early = self.exchange.outputs()?;
         if !early.is_empty() {
@@ -154,16 +165,20 @@ impl Program {
             let outcome = Outcome::Faulty(faults.collect());
             return Ok((self, outcome));
         }
+        if ask.cycles.is_some() && !self.introduction.times {
+            return Err(DriveError::Untimed);
+        }
         let order = self.order(ask)?;
         let doing = Doing::Case(order.index);
         let request = Request::Case(order.clone());
         let deadline_ns = RealClock.steady_ns().saturating_add(self.limits.case_ns);
-        let reply = exchanged(&mut self.talk, &mut self.frames, &request, deadline_ns);
-        let reply = match reply {
+        let (reply, span_ns) = match self.channel.exchanged(&request, deadline_ns) {
             Ok(reply) => reply,
-            Err(what) => return Err(failed(self.talk, doing, what)),
+            Err(what) => return Err(self.channel.failed(doing, what)),
         };
-        let seen = self.exchange.take(&order)?;
+        let mut seen = self.exchange.take(&order)?;
+        seen.span_ns = span_ns;
+        self.channel.saw(order.index, &seen);
         let outcome = match reply {
             Reply::Answer(answer) => match check(&order, &self.introduction, answer, seen) {
                 Ok(checked) => Outcome::Answered(checked),
@@ -176,7 +191,7 @@ impl Program {
                 expected: order.index,
                 actual: declined.index,
             }]),
-            Reply::Hello(_) => return Err(failed(self.talk, doing, What::HelloAgain)),
+            Reply::Hello(_) => return Err(self.channel.failed(doing, What::HelloAgain)),
         };
         Ok((self, outcome))
     }
@@ -187,14 +202,10 @@ impl Program {
     /// When it says another word, or does not end with code 0 in time.
     pub fn bye(mut self) -> Result<Farewell, DriveError> {
         let deadline_ns = RealClock.steady_ns().saturating_add(self.limits.bye_ns);
-        let sent = silent(&mut self.talk, &self.frames).and_then(|()| {
-            let frame = encode(&Request::Bye.render())?;
-            Ok(self.talk.write_all(&frame, deadline_ns)?)
-        });
-        if let Err(what) = sent {
-            return Err(failed(self.talk, Doing::Bye, what));
+        if let Err(what) = self.channel.send(&Request::Bye, deadline_ns) {
+            return Err(self.channel.failed(Doing::Bye, what));
         }
-        let ended = self.talk.end(self.limits.bye_ns)?;
+        let ended = self.channel.end(self.limits.bye_ns)?;
         if !ended.stdout.is_empty() {
             let bytes = ended.stdout.len() as u64;
             return Err(DriveError::ended(
@@ -206,6 +217,7 @@ impl Program {
         match ended.exit {
             Exit::Exited(0) => Ok(Farewell {
                 log: ended.stderr,
+                exit: ended.exit,
                 elapsed_ns: ended.elapsed_ns,
             }),
             Exit::TimedOut => Err(DriveError::ended(Doing::Bye, What::TimedOut, &ended)),
@@ -215,6 +227,19 @@ impl Program {
                 &ended,
             )),
         }
+    }
+
+    /// Ends it at once, without a word.
+    ///
+    /// # Errors
+    /// When it can't be followed.
+    pub fn stop(self) -> Result<Farewell, DriveError> {
+        let ended = self.channel.end(0)?;
+        Ok(Farewell {
+            log: ended.stderr,
+            exit: ended.exit,
+            elapsed_ns: ended.elapsed_ns,
+        })
     }
 
     /// Puts a case's inputs in place and gives it the next number.
@@ -253,43 +278,9 @@ impl Program {
             parameters: ask.parameters.clone(),
             inputs,
             boundaries,
+            poison: self.introduction.poisons.then(|| poison(index)),
+            cycles: ask.cycles,
         })
-    }
-}
-
-/// Asks once and reads one reply. What the program said before it was asked is refused.
-fn exchanged(
-    talk: &mut Talk,
-    frames: &mut Frames,
-    request: &Request,
-    deadline_ns: u64,
-) -> Result<Reply, What> {
-    silent(talk, frames)?;
-    talk.write_all(&encode(&request.render())?, deadline_ns)?;
-    let mut piece = vec![0; PIECE_BYTES];
-    loop {
-        if let Some(message) = frames.next_message()? {
-            return Ok(Reply::parse(&message)?);
-        }
-        match talk.read(&mut piece, deadline_ns)? {
-            0 => return Err(What::Closed),
-            length => frames.push(&piece[..length]),
-        }
-    }
-}
-
-/// Errs when the program spoke before it was asked.
-fn silent(talk: &mut Talk, frames: &Frames) -> Result<(), What> {
-    let pending = frames.pending_bytes();
-    let more = match talk.read(&mut [0; 64], 0) {
-        Err(TalkError::TimedOut) => 0,
-        other => other?,
-    };
-    match pending + more {
-        0 => Ok(()),
-        bytes => Err(What::Unasked {
-            bytes: bytes as u64,
-        }),
     }
 }
 
@@ -309,22 +300,16 @@ fn introduced(reply: Reply, challenge: Digest) -> Result<Introduction, What> {
     Ok(introduction)
 }
 
-/// Ends a program that broke off, and says how it ended where it ended by itself.
-fn failed(talk: Talk, doing: Doing, what: What) -> DriveError {
-    let is_gone = matches!(what, What::Closed | What::Deaf);
-    let ended: Ended = match talk.end(if is_gone { GRACE_NS } else { 0 }) {
-        Ok(ended) => ended,
-        Err(error) => return error.into(),
-    };
-    let what = match ended.exit {
-        Exit::Exited(_) | Exit::Signalled(_) if is_gone => What::Ended(ended.exit),
-        Exit::Exited(_) | Exit::Signalled(_) | Exit::TimedOut => what,
-    };
-    DriveError::ended(doing, what, &ended)
+/// What storages are filled with before a case.
+pub fn poison(index: u64) -> u8 {
+    if index.is_multiple_of(2) {
+        POISONS.0
+    } else {
+        POISONS.1
+    }
 }
 
 /// Bytes kept of a program's stderr.
 const LOG_BYTES_MAX: u64 = 1 << 20;
-const PIECE_BYTES: usize = 64 << 10;
-/// How long a program that closed its pipes may take to end by itself, so that it can be said how.
-const GRACE_NS: u64 = 2_000_000_000;
+/// What storages are filled with before the case of an even index, and of an odd one.
+const POISONS: (u8, u8) = (165, 90);

@@ -128,6 +128,78 @@ impl Fields {
         integer_of(&self.path_of(field), &value)
     }
 
+    /// An integer that `read` makes something of, or no such field.
+    pub(crate) fn optional_integer<T>(
+        &mut self,
+        field: &str,
+        expected: &'static str,
+        read: impl Fn(u64) -> Option<T>,
+    ) -> Result<Option<T>, MessageError> {
+        if !self.left.contains_key(field) {
+            return Ok(None);
+        }
+        let value = self.integer(field)?;
+        let made = read(value).ok_or_else(|| self.wrong_integer(field, expected, value))?;
+        Ok(Some(made))
+    }
+
+    /// What to say of an integer that the field can't have.
+    pub(crate) fn wrong_integer(
+        &self,
+        field: &str,
+        expected: &'static str,
+        value: u64,
+    ) -> MessageError {
+        wrong(&self.path_of(field), expected, &Value::from(value))
+    }
+
+    /// Whether the field is there, as `true`: what is not so is not said.
+    pub(crate) fn optional_true(&mut self, field: &str) -> Result<bool, MessageError> {
+        match self.left.remove(field) {
+            None => Ok(false),
+            Some(Value::Bool(true)) => Ok(true),
+            Some(other) => Err(wrong(
+                &self.path_of(field),
+                "true, or no such field",
+                &other,
+            )),
+        }
+    }
+
+    /// As `words`, one at least, or no such field and none.
+    pub(crate) fn optional_words(
+        &mut self,
+        field: &str,
+        expected: &'static str,
+        is_good: impl Fn(&str) -> bool,
+    ) -> Result<Vec<String>, MessageError> {
+        if !self.left.contains_key(field) {
+            return Ok(Vec::new());
+        }
+        let words = self.words(field, expected, is_good)?;
+        if words.is_empty() {
+            let empty = Value::Array(Vec::new());
+            return Err(wrong(
+                &self.path_of(field),
+                "one or more, or no such field",
+                &empty,
+            ));
+        }
+        Ok(words)
+    }
+
+    /// An object, or no such field.
+    pub(crate) fn optional_object<T>(
+        &mut self,
+        field: &str,
+        read: impl Fn(&mut Fields) -> Result<T, MessageError>,
+    ) -> Result<Option<T>, MessageError> {
+        let Some(value) = self.left.remove(field) else {
+            return Ok(None);
+        };
+        read_whole(self.path_of(field), value, &read).map(Some)
+    }
+
     pub(crate) fn boolean(&mut self, field: &str) -> Result<bool, MessageError> {
         let value = self.take(field)?;
         value

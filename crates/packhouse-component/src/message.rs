@@ -62,6 +62,12 @@ pub struct Introduction {
     pub devices: Vec<String>,
     /// Whether it says if a stream is being captured.
     pub says_capture: bool,
+    /// What it can't do: `generation`, `network`. Empty where it denies nothing.
+    pub denies: Vec<String>,
+    /// Whether it can run a case several times and time the whole.
+    pub times: bool,
+    /// Whether it can fill its output storages before a run.
+    pub poisons: bool,
 }
 
 /// A kernel that a program has.
@@ -98,6 +104,10 @@ pub struct CaseOrder {
     pub inputs: BTreeMap<String, InputFile>,
     /// What is to be written.
     pub boundaries: Vec<Wanted>,
+    /// The value of every byte of every output storage before the run.
+    pub poison: Option<u8>,
+    /// How often to run it, timing the whole; 1 or more.
+    pub cycles: Option<u64>,
 }
 
 /// An input in the inputs' folder.
@@ -143,6 +153,17 @@ pub struct Answer {
     pub capture: Capture,
     /// What the program has to say.
     pub warnings: Vec<String>,
+    /// How long all cycles took, where they were asked for.
+    pub timed: Option<Timed>,
+}
+
+/// How long several runs of one case took, by the program's own clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timed {
+    /// How many runs.
+    pub cycles: u64,
+    /// Nanoseconds of all of them together.
+    pub elapsed_ns: u64,
 }
 
 /// A boundary as the program has it.
@@ -210,6 +231,23 @@ pub struct Declined {
     pub index: u64,
     /// Why.
     pub reason: String,
+}
+
+/// The path of the witness that counts poisoned bytes, and its counter.
+pub const POISON_WITNESS: (&str, &str) = ("poison", "bytes");
+
+impl CaseOrder {
+    /// Bytes of all output storages, each up to the end of its last boundary.
+    pub fn storage_bytes(&self) -> u64 {
+        let mut ends: BTreeMap<&str, u64> = BTreeMap::new();
+        for wanted in &self.boundaries {
+            let form = &wanted.form;
+            let first = form.storage_offset.saturating_mul(form.dtype.bytes());
+            let end = ends.entry(&wanted.storage).or_default();
+            *end = (*end).max(first.saturating_add(form.bytes));
+        }
+        ends.into_values().fold(0, u64::saturating_add)
+    }
 }
 
 impl Capture {

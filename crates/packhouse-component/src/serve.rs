@@ -3,17 +3,19 @@
 //! Invariants:
 //! - an output is written, hashed and reported from one buffer per storage, at the offset that the
 //!   case asks for, so that addresses and digests are those of what was written;
-//! - an input is hashed again after the run, where the component had it.
+//! - an input is hashed again after the run, where the component had it;
+//! - storages are poisoned before the first run, and cycles timed around the runs alone.
 
 use crate::MessageError;
 use crate::form::Form;
 use crate::frame::{FrameError, Frames, encode};
 use crate::message::{
-    Answer, Capture, CaseOrder, Declined, Greeting, InputRecord, Introduction, Offer, PROTOCOL,
-    Reply, Request, TensorRecord, Witness,
+    Answer, Capture, CaseOrder, Declined, Greeting, InputRecord, Introduction, Offer,
+    POISON_WITNESS, PROTOCOL, Reply, Request, TensorRecord, Timed, Witness,
 };
 use packhouse_base::Blame;
 use packhouse_base::digest::Digest;
+use packhouse_sys::clock::{Clock as _, RealClock};
 use packhouse_sys::fs::{Dir, DirAccess, Fs, FsError};
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -24,7 +26,8 @@ pub trait Component {
     /// Its name, version and what it can run; asked once.
     fn card(&self) -> Card;
 
-    /// Runs one case, whose inputs have the length and digest that the case says.
+    /// Runs one case, whose inputs have the length and digest that the case says. Called once for
+    /// each cycle of a case that is timed.
     ///
     /// # Errors
     /// With the reason why it does not run it.
@@ -45,6 +48,8 @@ pub struct Card {
     pub devices: Vec<String>,
     /// Whether it says if a stream is being captured.
     pub says_capture: bool,
+    /// What it can't do.
+    pub denies: Vec<String>,
 }
 
 /// What a component made of a case.
@@ -183,7 +188,14 @@ fn ran(
         }
         tensors.insert(role.clone(), bytes);
     }
-    let ran = match component.run(order, &tensors) {
+    let mut storages = storages(order);
+    let start_ns = RealClock.steady_ns();
+    let mut ran = component.run(order, &tensors);
+    for _ in 1..order.cycles.unwrap_or(1) {
+        ran = ran.and_then(|_| component.run(order, &tensors));
+    }
+    let elapsed_ns = RealClock.steady_ns().saturating_sub(start_ns);
+    let mut ran = match ran {
         Ok(ran) => ran,
         Err(reason) => {
             return Ok(Reply::Declined(Declined {
@@ -192,7 +204,10 @@ fn ran(
             }));
         }
     };
-    let boundaries = written(order, ran.outputs, outputs)?;
+    if order.poison.is_some() {
+        ran.witnesses.push(poisoned(&storages));
+    }
+    let boundaries = written(order, ran.outputs, &mut storages, outputs)?;
     let inputs = tensors.iter().map(|(role, bytes)| {
         let (start, end) = interval(bytes);
         let sha256 = Digest::of(bytes);
@@ -205,24 +220,42 @@ fn ran(
         witnesses: ran.witnesses,
         capture: ran.capture,
         warnings: ran.warnings,
+        timed: order.cycles.map(|cycles| Timed { cycles, elapsed_ns }),
     }))
+}
+
+/// A buffer for each storage, filled with the case's poison.
+fn storages(order: &CaseOrder) -> BTreeMap<&str, Vec<u8>> {
+    let mut sizes: BTreeMap<&str, u64> = BTreeMap::new();
+    for wanted in &order.boundaries {
+        let size = sizes.entry(&wanted.storage).or_default();
+        *size = (*size).max(first_byte(&wanted.form) + wanted.form.bytes);
+    }
+    let poison = order.poison.unwrap_or(0);
+    let filled = |size: u64| vec![poison; usize::try_from(size).unwrap_or(0)];
+    let storages = sizes.into_iter();
+    storages
+        .map(|(storage, size)| (storage, filled(size)))
+        .collect()
+}
+
+/// The witness of poisoned storages.
+fn poisoned(storages: &BTreeMap<&str, Vec<u8>>) -> Witness {
+    let (path, counter) = POISON_WITNESS;
+    let bytes = storages.values().map(|storage| storage.len() as u64).sum();
+    Witness {
+        path: path.to_owned(),
+        counters: BTreeMap::from([(counter.to_owned(), bytes)]),
+    }
 }
 
 /// Lays every boundary at its place in its storage, and writes it to its file from there.
 fn written(
     order: &CaseOrder,
     mut made: BTreeMap<String, Vec<u8>>,
+    storages: &mut BTreeMap<&str, Vec<u8>>,
     outputs: &Dir,
 ) -> Result<Vec<TensorRecord>, ServeError> {
-    let mut sizes: BTreeMap<&str, u64> = BTreeMap::new();
-    for wanted in &order.boundaries {
-        let size = sizes.entry(&wanted.storage).or_default();
-        *size = (*size).max(first_byte(&wanted.form) + wanted.form.bytes);
-    }
-    let mut storages: BTreeMap<&str, Vec<u8>> = sizes
-        .into_iter()
-        .map(|(storage, size)| (storage, vec![0; usize::try_from(size).unwrap_or(0)]))
-        .collect();
     let mut records = Vec::new();
     for wanted in &order.boundaries {
         let elements = made.remove(&wanted.name).unwrap_or_default();
@@ -278,6 +311,9 @@ fn hello(greeting: &Greeting, card: Card) -> Reply {
         kernels: card.kernels,
         devices: card.devices,
         says_capture: card.says_capture,
+        denies: card.denies,
+        times: true,
+        poisons: true,
     })
 }
 

@@ -15,7 +15,7 @@ use crate::folders;
 use crate::places::{self, Lookup};
 use packhouse_base::digest::{Digest, Hasher};
 use packhouse_component::check::{Attested, Checked, Fault};
-use packhouse_component::drive::{Ask, DriveError, Input, Limits, Outcome, Program};
+use packhouse_component::drive::{Ask, DriveError, Input, Limits, Outcome, Program, Untapped};
 use packhouse_component::exchange::Exchange;
 use packhouse_component::message::{Introduction, Offer};
 use packhouse_fixture::families::Family;
@@ -176,6 +176,7 @@ impl Told {
             parameters: &fixture.told_parameters(),
             inputs: case.inputs.iter().map(tensor).collect(),
             boundaries: &fixture.boundaries,
+            cycles: None,
         })?;
         let outcome = match outcome {
             Outcome::Declined(reason) => {
@@ -350,7 +351,7 @@ fn start(
         case_ns: limit_ns,
         bye_ns: limit_ns,
     };
-    let program = Program::start(&order, exchange, challenge, limits)
+    let program = Program::start(&order, exchange, challenge, limits, Box::new(Untapped))
         .map_err(|error| broke(&path, &error, args.timeout))?;
     if program.introduction().devices.is_empty() {
         return Err(Failure::new("the program offers no device", path.display()));

@@ -66,6 +66,7 @@ impl Component for Scalar {
             kernels: self.offers.clone(),
             devices: vec!["cpu".to_owned()],
             says_capture: false,
+            denies: DENIED.map(str::to_owned).to_vec(),
         }
     }
 
@@ -108,6 +109,9 @@ impl Component for Scalar {
         })
     }
 }
+
+/// What these kernels have no code for.
+const DENIED: [&str; 4] = ["generation", "network", "service", "submission"];
 
 /// The kernel that takes a fixture's weights as they are.
 fn kernel(fixture: &str) -> Option<&'static dyn Kernel> {

@@ -5,7 +5,9 @@ use crate::fixture::sound;
 use packhouse_base::digest::Digest;
 use packhouse_build::focused::{Launch, Proof};
 use packhouse_component::check::Checked;
-use packhouse_component::drive::{Ask, DriveError, Input, Limits, Outcome, Program, What};
+use packhouse_component::drive::{
+    Ask, DriveError, Input, Limits, Outcome, Program, Untapped, What,
+};
 use packhouse_component::exchange::Exchange;
 use packhouse_component::message::{Introduction, Offer};
 use packhouse_fixture::families::{self, Family};
@@ -125,7 +127,7 @@ fn session(launch: &Launch<'_>, account: &mut Account) -> Result<(), Broken> {
     let parent = folder_of(launch).map_err(|error| Broken::Said(error.to_string()))?;
     let exchange = Exchange::make(&RealFs, parent).map_err(|error| said(&error))?;
     let challenge = Digest::from_bytes(random);
-    let program = Program::start(&order, exchange, challenge, limits);
+    let program = Program::start(&order, exchange, challenge, limits, Box::new(Untapped));
     let mut program = program.map_err(|error| broken(error, account))?;
     let introduction = program.introduction().clone();
     let seed = u64::from_le_bytes(random.first_chunk().copied().unwrap_or_default());
@@ -188,6 +190,7 @@ fn ask(
         parameters: &fixture.told_parameters(),
         inputs,
         boundaries: &fixture.boundaries,
+        cycles: None,
     });
     let (program, outcome) = asked.map_err(|error| broken(error, account))?;
     match outcome {

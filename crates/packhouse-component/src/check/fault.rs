@@ -23,6 +23,36 @@ pub enum Fault {
     /// The program said that it can't tell the capture state, and does.
     #[error("capture state told, though the program said that it can't")]
     CaptureNotOffered,
+    /// Cycles were asked for, and the answer says no time.
+    #[error("timed: absent, though cycles were asked for")]
+    NotTimed,
+    /// No cycles were asked for, and the answer says a time.
+    #[error("timed: there, though no cycles were asked for")]
+    TimedUnasked,
+    /// Another number of cycles was timed.
+    #[error("timed: {actual} cycles, asked were {expected}")]
+    Cycles {
+        /// In the case.
+        expected: u64,
+        /// In the answer.
+        actual: u64,
+    },
+    /// The time is longer than the driver waited for the answer.
+    #[error("timed: {elapsed_ns} ns, but the answer came after {span_ns} ns")]
+    TimedLonger {
+        /// In the answer.
+        elapsed_ns: u64,
+        /// By the driver's clock.
+        span_ns: u64,
+    },
+    /// Fewer bytes were poisoned than the storages have.
+    #[error("witness poison: {} bytes, the storages have {expected}", counted(.actual))]
+    Poison {
+        /// Bytes of all storages of the case.
+        expected: u64,
+        /// As counted; none where nothing was counted.
+        actual: Option<u64>,
+    },
     /// A boundary of the case has no record.
     #[error("boundary {boundary}: missing")]
     Missing {
@@ -243,4 +273,9 @@ impl Fault {
     pub fn blame(&self) -> Blame {
         Blame::Source
     }
+}
+
+/// A count, or that there is none.
+fn counted(count: &Option<u64>) -> String {
+    count.map_or_else(|| "no".to_owned(), |count| count.to_string())
 }

@@ -65,6 +65,9 @@ pub enum What {
     /// Its pipes could not be used.
     #[error(transparent)]
     Pipes(StartError),
+    /// This process was told to end the session.
+    #[error("ended because this process was told to end")]
+    Interrupted,
 }
 
 /// Why a session broke off.
@@ -82,6 +85,9 @@ pub enum DriveError {
     /// A boundary has no form at the width that was asked.
     #[error(transparent)]
     Form(#[from] FormError),
+    /// Cycles were asked of a program that did not say that it times them.
+    #[error("the program does not say that it times cycles")]
+    Untimed,
     /// The program broke off, and was killed if it still ran.
     #[error("{doing}: {what}")]
     Broke {
@@ -91,6 +97,10 @@ pub enum DriveError {
         what: What,
         /// What it wrote to stderr, the first MiB of it.
         log: Vec<u8>,
+        /// How it ended.
+        exit: Exit,
+        /// Nanoseconds from its start to its end.
+        elapsed_ns: u64,
     },
 }
 
@@ -100,7 +110,7 @@ impl DriveError {
         match self {
             Self::Start(error) => error.blame(),
             Self::Exchange(error) => error.blame(),
-            Self::Folder => Blame::Caller,
+            Self::Folder | Self::Untimed => Blame::Caller,
             Self::Form(error) => error.blame(),
             Self::Broke { .. } => Blame::Source,
         }
@@ -111,6 +121,8 @@ impl DriveError {
             doing,
             what,
             log: ended.stderr.clone(),
+            exit: ended.exit,
+            elapsed_ns: ended.elapsed_ns,
         }
     }
 }

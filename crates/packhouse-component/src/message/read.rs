@@ -2,7 +2,7 @@
 
 use super::{
     Answer, Capture, CaseOrder, Declined, Greeting, InputFile, InputRecord, Introduction, Offer,
-    Reply, Request, TensorRecord, Wanted, Witness,
+    Reply, Request, TensorRecord, Timed, Wanted, Witness,
 };
 use crate::fields::{Fields, MessageError};
 use crate::name::{is_device, is_name};
@@ -106,6 +106,9 @@ fn introduction(fields: &mut Fields) -> Result<Introduction, MessageError> {
         kernels,
         devices: fields.words("devices", DEVICE, is_device)?,
         says_capture: fields.boolean("says_capture")?,
+        denies: fields.optional_words("denies", NAME, is_name)?,
+        times: fields.optional_true("times")?,
+        poisons: fields.optional_true("poisons")?,
     })
 }
 
@@ -135,6 +138,8 @@ fn case(fields: &mut Fields) -> Result<CaseOrder, MessageError> {
         parameters: fields.integer_map("parameters")?,
         inputs: fields.object_map("inputs", input_file)?,
         boundaries,
+        poison: fields.optional_integer("poison", BYTE, |value| u8::try_from(value).ok())?,
+        cycles: fields.optional_integer("cycles", CYCLES, at_least_one)?,
     })
 }
 
@@ -171,7 +176,21 @@ fn answer(fields: &mut Fields) -> Result<Answer, MessageError> {
         witnesses: fields.objects("witnesses", witness)?,
         capture: fields.one_of("capture", "unknown, idle or capturing", Capture::from_id)?,
         warnings: fields.texts("warnings")?,
+        timed: fields.optional_object("timed", timed)?,
     })
+}
+
+fn timed(fields: &mut Fields) -> Result<Timed, MessageError> {
+    let cycles = fields.integer("cycles")?;
+    Ok(Timed {
+        cycles: at_least_one(cycles)
+            .ok_or_else(|| fields.wrong_integer("cycles", CYCLES, cycles))?,
+        elapsed_ns: fields.integer("elapsed_ns")?,
+    })
+}
+
+fn at_least_one(value: u64) -> Option<u64> {
+    Some(value).filter(|value| *value > 0)
 }
 
 fn tensor_record(fields: &mut Fields) -> Result<TensorRecord, MessageError> {
@@ -207,6 +226,8 @@ fn witness(fields: &mut Fields) -> Result<Witness, MessageError> {
 
 const NAME: &str = "a plain name";
 const DEVICE: &str = "a device's name";
+const BYTE: &str = "an integer of 0 to 255";
+const CYCLES: &str = "an integer of 1 or more";
 const DTYPE: &str = "u8, i8, i32, f16, bf16 or f32";
 const ABSOLUTE: &str = "an absolute path";
 const TITLE: &str = "1 to 128 characters";

@@ -45,7 +45,7 @@ fn hello(greeting: &Greeting) -> Value {
 }
 
 fn introduced(introduction: &Introduction) -> Value {
-    json!({
+    let mut value = json!({
         "type": "hello",
         "protocol": introduction.protocol,
         "challenge": introduction.challenge.to_string(),
@@ -54,7 +54,19 @@ fn introduced(introduction: &Introduction) -> Value {
         "kernels": introduction.kernels.iter().map(offer).collect::<Vec<_>>(),
         "devices": introduction.devices,
         "says_capture": introduction.says_capture,
-    })
+    });
+    if !introduction.denies.is_empty() {
+        value["denies"] = json!(introduction.denies);
+    }
+    for (field, is_so) in [
+        ("times", introduction.times),
+        ("poisons", introduction.poisons),
+    ] {
+        if is_so {
+            value[field] = json!(true);
+        }
+    }
+    value
 }
 
 fn offer(offer: &Offer) -> Value {
@@ -62,7 +74,7 @@ fn offer(offer: &Offer) -> Value {
 }
 
 fn case(order: &CaseOrder) -> Value {
-    json!({
+    let mut value = json!({
         "type": "case",
         "index": order.index,
         "fixture": order.fixture,
@@ -74,7 +86,14 @@ fn case(order: &CaseOrder) -> Value {
         "parameters": order.parameters,
         "inputs": object(&order.inputs, input_file),
         "boundaries": order.boundaries.iter().map(wanted).collect::<Vec<_>>(),
-    })
+    });
+    if let Some(poison) = order.poison {
+        value["poison"] = json!(poison);
+    }
+    if let Some(cycles) = order.cycles {
+        value["cycles"] = json!(cycles);
+    }
+    value
 }
 
 fn input_file(input: &InputFile) -> Value {
@@ -101,7 +120,7 @@ fn wanted(wanted: &Wanted) -> Value {
 }
 
 fn answered(answer: &Answer) -> Value {
-    json!({
+    let mut value = json!({
         "type": "answer",
         "index": answer.index,
         "boundaries": answer.boundaries.iter().map(tensor_record).collect::<Vec<_>>(),
@@ -109,7 +128,11 @@ fn answered(answer: &Answer) -> Value {
         "witnesses": answer.witnesses.iter().map(witness).collect::<Vec<_>>(),
         "capture": answer.capture.id(),
         "warnings": answer.warnings,
-    })
+    });
+    if let Some(timed) = answer.timed {
+        value["timed"] = json!({ "cycles": timed.cycles, "elapsed_ns": timed.elapsed_ns });
+    }
+    value
 }
 
 fn tensor_record(record: &TensorRecord) -> Value {

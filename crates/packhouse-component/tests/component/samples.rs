@@ -47,6 +47,8 @@ pub(crate) fn order() -> CaseOrder {
         parameters: BTreeMap::from([("k".to_owned(), 32)]),
         inputs: BTreeMap::from([("weights".to_owned(), input)]),
         boundaries: boundaries().into_iter().map(wanted).collect(),
+        poison: None,
+        cycles: None,
     }
 }
 
@@ -63,6 +65,9 @@ pub(crate) fn introduction() -> Introduction {
         }],
         devices: vec!["cpu".to_owned(), "cuda:GPU-5f".to_owned()],
         says_capture: true,
+        denies: Vec::new(),
+        times: false,
+        poisons: false,
     }
 }
 
@@ -112,6 +117,7 @@ pub(crate) fn answer() -> Answer {
         }],
         capture: Capture::Idle,
         warnings: vec!["\u{1b}[2J \"x\"\n".to_owned()],
+        timed: None,
     }
 }
 
@@ -127,6 +133,7 @@ pub(crate) fn seen() -> Seen {
         outputs: order.boundaries.iter().map(output).collect(),
         inputs: order.inputs.values().map(input).collect(),
         inputs_extra: Vec::new(),
+        span_ns: 1000,
     }
 }
 

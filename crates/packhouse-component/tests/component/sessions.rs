@@ -4,7 +4,7 @@
 use crate::samples::{INPUT, boundaries, elements};
 use packhouse_base::digest::Digest;
 use packhouse_component::check::check;
-use packhouse_component::drive::{Ask, DriveError, Limits, Outcome, Program};
+use packhouse_component::drive::{Ask, DriveError, Limits, Outcome, Program, Untapped};
 use packhouse_component::exchange::Exchange;
 use packhouse_component::frame::{Frames, encode};
 use packhouse_component::message::{
@@ -36,6 +36,7 @@ impl Component for Sample {
             }],
             devices: vec!["cpu".to_owned()],
             says_capture: false,
+            denies: vec!["network".to_owned()],
         }
     }
 
@@ -99,6 +100,8 @@ fn case(exchange: &mut Exchange, repeat: u64) -> CaseOrder {
         parameters: BTreeMap::new(),
         inputs: BTreeMap::from([("weights".to_owned(), input)]),
         boundaries: wanted.collect(),
+        poison: None,
+        cycles: None,
     }
 }
 
@@ -233,7 +236,13 @@ fn script(script: &str, hello_ns: u64) -> (String, String) {
         case_ns: SECOND_NS,
         bye_ns: SECOND_NS,
     };
-    let started = Program::start(&order, exchange(folder.path()), Digest::of(b"x"), limits);
+    let started = Program::start(
+        &order,
+        exchange(folder.path()),
+        Digest::of(b"x"),
+        limits,
+        Box::new(Untapped),
+    );
     let error = started.err().expect("because it says no hello");
     assert_eq!(
         std::fs::read_dir(folder.path())
@@ -284,7 +293,13 @@ fn a_file_that_is_there_before_its_case_is_a_fault_and_the_case_is_not_asked() {
         .outputs_path()
         .expect("because it is UTF-8")
         .to_owned();
-    let program = Program::start(&order, exchange, Digest::of(b"x"), limits);
+    let program = Program::start(
+        &order,
+        exchange,
+        Digest::of(b"x"),
+        limits,
+        Box::new(Untapped),
+    );
     let program = program.expect("because it says hello");
     std::fs::write(format!("{outputs}/case-0-output.bin"), "early").expect("because it is ours");
     let (program, outcome) = program
@@ -298,6 +313,7 @@ fn a_file_that_is_there_before_its_case_is_a_fault_and_the_case_is_not_asked() {
             parameters: &BTreeMap::new(),
             inputs: BTreeMap::new(),
             boundaries: &boundaries(),
+            cycles: None,
         })
         .expect("because nothing is asked");
     let file = "case-0-output.bin".to_owned();

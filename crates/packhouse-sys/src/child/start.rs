@@ -35,6 +35,11 @@ pub(super) struct Started {
 }
 
 impl Started {
+    /// Its process id.
+    pub(super) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Starts the program with a pipe for each stream that is asked for, and `/dev/null` else. Our
     /// ends of the pipes don't block.
     pub(super) fn start(

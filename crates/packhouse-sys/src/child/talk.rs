@@ -50,6 +50,16 @@ impl Talk {
         Ok(Self { started, stderr })
     }
 
+    /// The child's process id, which is its group's and session's too.
+    pub fn pid(&self) -> u32 {
+        self.started.pid()
+    }
+
+    /// When its time is over, by the steady clock.
+    pub fn deadline_ns(&self) -> u64 {
+        self.started.deadline_ns
+    }
+
     /// Writes all bytes to its stdin before `deadline_ns` (steady clock).
     ///
     /// # Errors
