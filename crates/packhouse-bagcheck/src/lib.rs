@@ -11,8 +11,12 @@
 
 #![forbid(unsafe_code)]
 
+mod bagit;
+mod json;
+mod ledger;
 mod report;
 mod seal;
+mod shape;
 mod tree;
 
 pub use report::{Finding, Report, Verdict};
@@ -24,6 +28,33 @@ pub use tree::{Entry, ReadError, Tree, read};
 /// With a `ledger`, every seal's place in it is judged too; with a `key`, every seal must have an
 /// envelope that this key signed. Never fails: what can't be read is a finding.
 pub fn check(tree: &Tree, ledger: Option<&[u8]>, key: Option<&PublicKey>) -> Report {
-    let _ = (tree, ledger, key);
-    Report::default()
+    let _ = (ledger, key);
+    let mut report = Report::default();
+    bagit::check(&mut report, tree, "");
+    report
+}
+
+/// Verifies a bag as a folder alone: its lists, digests, names and info (`docs/format/bag.md`, sections 1
+/// and 2), whatever its payload means.
+pub fn check_bag(tree: &Tree) -> Report {
+    let mut report = Report::default();
+    bagit::check(&mut report, tree, "");
+    report
+}
+
+/// Verifies a whole ledger: lines, chain, and that no entry contradicts those before it. Bytes behind the
+/// last newline are a note, not a finding. The code of the one finding is that of `docs/format/ledger.md`.
+pub fn check_ledger(bytes: &[u8]) -> Report {
+    let mut report = Report::default();
+    let read = ledger::Ledger::read(bytes);
+    report.count("entries", read.entries.len() as u64);
+    if read.torn_bytes > 0 {
+        let count = read.torn_bytes;
+        let note = format!("ledger.jsonl ends in {count} bytes of an append that was cut short");
+        report.notes.push(note);
+    }
+    if let Some((line, (code, words))) = read.refused {
+        report.find(code, &format!("ledger.jsonl:{line}"), words);
+    }
+    report
 }
