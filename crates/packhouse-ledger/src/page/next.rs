@@ -1,0 +1,225 @@
+//! Words for states, and the next act that each state allows.
+
+use super::values::{Basis, Lane, LaneState, Packet, PacketState, Page, Verdict};
+use super::words::short;
+
+/// What can be done next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    /// A command.
+    Command(String),
+    /// Something that no command of ours does.
+    Words(String),
+    /// Nothing: it is over.
+    Nothing,
+}
+
+/// How a state is coloured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tone {
+    Plain,
+    Going,
+    Pass,
+    Fail,
+    Abort,
+    Wait,
+}
+
+impl Tone {
+    /// The class of the style sheet.
+    pub(super) fn class(self) -> &'static str {
+        match self {
+            Self::Plain => "plain",
+            Self::Going => "going",
+            Self::Pass => "pass",
+            Self::Fail => "fail",
+            Self::Abort => "abort",
+            Self::Wait => "wait",
+        }
+    }
+}
+
+impl LaneState {
+    /// Its word.
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::Paused => "paused",
+            Self::Blocked => "blocked",
+            Self::Closed => "closed",
+        }
+    }
+
+    pub(super) fn tone(self) -> Tone {
+        match self {
+            Self::Open => Tone::Going,
+            Self::Paused | Self::Blocked => Tone::Wait,
+            Self::Closed => Tone::Plain,
+        }
+    }
+
+    /// Whether experiments may be registered.
+    pub(super) fn is_open(self) -> bool {
+        match self {
+            Self::Open => true,
+            Self::Paused | Self::Blocked | Self::Closed => false,
+        }
+    }
+
+    /// Whether it waits for a day.
+    pub(super) fn waits(self) -> bool {
+        match self {
+            Self::Paused | Self::Blocked => true,
+            Self::Open | Self::Closed => false,
+        }
+    }
+}
+
+impl PacketState {
+    /// Its words.
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Registered => "registered",
+            Self::RehearsedRed => "rehearsed, red",
+            Self::RehearsedGreen => "rehearsed, green",
+            Self::Reviewed => "reviewed",
+            Self::Rejected => "rejected by a reviewer",
+            Self::Armed => "armed",
+            Self::Nonce => "nonce taken",
+            Self::Released => "released",
+            Self::Consumed => "consumed",
+            Self::Closed => "bag closed",
+            Self::SealedPass => "sealed, pass",
+            Self::SealedFail => "sealed, fail",
+            Self::SealedAbort => "sealed, abort",
+        }
+    }
+
+    pub(super) fn tone(self) -> Tone {
+        match self {
+            Self::Registered => Tone::Plain,
+            Self::RehearsedGreen | Self::Reviewed | Self::Armed => Tone::Going,
+            Self::RehearsedRed | Self::Rejected | Self::SealedFail => Tone::Fail,
+            Self::Nonce | Self::Released | Self::Consumed | Self::Closed => Tone::Wait,
+            Self::SealedPass => Tone::Pass,
+            Self::SealedAbort => Tone::Abort,
+        }
+    }
+
+    /// Whether nothing can follow.
+    pub(super) fn is_over(self) -> bool {
+        match self {
+            Self::SealedPass | Self::SealedFail | Self::SealedAbort => true,
+            Self::Registered
+            | Self::RehearsedRed
+            | Self::RehearsedGreen
+            | Self::Reviewed
+            | Self::Rejected
+            | Self::Armed
+            | Self::Nonce
+            | Self::Released
+            | Self::Consumed
+            | Self::Closed => false,
+        }
+    }
+}
+
+impl Verdict {
+    /// Its word.
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Pass => "pass",
+            Self::Fail => "fail",
+            Self::Abort => "abort",
+        }
+    }
+
+    pub(super) fn tone(self) -> Tone {
+        match self {
+            Self::Pass => Tone::Pass,
+            Self::Fail => Tone::Fail,
+            Self::Abort => Tone::Abort,
+        }
+    }
+}
+
+impl Basis {
+    /// Its word.
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Verified => "verified",
+            Self::Attested => "attested",
+            Self::Mixed => "mixed",
+        }
+    }
+}
+
+/// The next act on a packet.
+pub(super) fn of_packet(page: &Page, packet: &Packet) -> Next {
+    if packet.state.is_over() {
+        return Next::Nothing;
+    }
+    let lane = page.lanes.iter().find(|lane| lane.lane == packet.lane);
+    let is_taken = matches!(
+        packet.state,
+        PacketState::Nonce | PacketState::Consumed | PacketState::Closed
+    );
+    // What is taken already must be finished, whatever became of the lane.
+    match lane.map(|lane| (lane.state, lane)) {
+        Some((LaneState::Closed, _)) if !is_taken => {
+            return Next::Words("none: its lane is closed".to_owned());
+        }
+        Some((LaneState::Paused | LaneState::Blocked, lane)) if !is_taken => {
+            return Next::Words(format!("its lane waits{}", until(lane)));
+        }
+        Some(_) | None => {}
+    }
+    let act = match packet.state {
+        PacketState::Registered | PacketState::RehearsedRed => "rehearse",
+        PacketState::RehearsedGreen => "review",
+        PacketState::Reviewed | PacketState::Released => "arm",
+        PacketState::Armed => "run",
+        PacketState::Nonce | PacketState::Consumed | PacketState::Closed => "seal",
+        PacketState::Rejected => {
+            return Next::Words("the reviewer's approval, or another experiment".to_owned());
+        }
+        PacketState::SealedPass | PacketState::SealedFail | PacketState::SealedAbort => {
+            return Next::Nothing;
+        }
+    };
+    Next::Command(format!("packhouse lab {act} {}", name(packet)))
+}
+
+/// The next act on a lane.
+pub(super) fn of_lane(page: &Page, lane: &Lane) -> Next {
+    match lane.state {
+        LaneState::Closed => return Next::Nothing,
+        LaneState::Paused | LaneState::Blocked => {
+            return Next::Words(format!("waits{}", until(lane)));
+        }
+        LaneState::Open => {}
+    }
+    let of_lane = |packet: &&Packet| packet.lane == lane.lane && !packet.state.is_over();
+    match page.packets.iter().rev().find(of_lane) {
+        Some(packet) => of_packet(page, packet),
+        None => Next::Words("register an experiment".to_owned()),
+    }
+}
+
+fn until(lane: &Lane) -> String {
+    match &lane.until {
+        Some(day) => format!(" until {day}"),
+        None => String::new(),
+    }
+}
+
+/// A packet as commands take it: by its experiment, or by its digest where a shell would do
+/// something else with that name.
+fn name(packet: &Packet) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
+    let name = &packet.experiment;
+    match name.bytes().all(is_plain) && !name.is_empty() && !name.starts_with('-') {
+        true => name.clone(),
+        false => short(&packet.packet),
+    }
+}

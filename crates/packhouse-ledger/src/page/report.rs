@@ -1,0 +1,103 @@
+//! One packet's report: what was asked, what became of it, what was found.
+
+use super::html::{document, footer, next, origin};
+use super::next::of_packet;
+use super::sections::{seal, state};
+use super::values::{Mark, Packet, Page, Plan};
+use super::words::{href, plain, utc};
+use maud::{Markup, html};
+
+/// The report as one document.
+pub(super) fn html(page: &Page, packet: &Packet, prefix: &str) -> String {
+    let title = format!("Report of {}", plain(&packet.experiment));
+    let body = html! {
+        h1 { (title) }
+        (origin(page, prefix))
+        p { (state(packet.state.word(), packet.state.tone())) " " (plain(&packet.reason)) }
+        (facts(page, packet, prefix))
+        h2 { "Sealed evidence" }
+        @if packet.seals.is_empty() { p.sheet.empty { "Nothing was sealed." } }
+        @for sealed in &packet.seals { div.sheet.evidence { (seal(packet, sealed, prefix)) } }
+        (reviews(packet))
+        (history(page, packet))
+        (footer())
+    };
+    document(&title, &body)
+}
+
+fn facts(page: &Page, packet: &Packet, prefix: &str) -> Markup {
+    let experiment = |file: &str| href(prefix, &["experiments", &packet.experiment, file]);
+    let lane = href(prefix, &["lanes", &format!("{}.toml", packet.lane)]);
+    html! {
+        dl.sheet.evidence {
+            @match &packet.plan {
+                Some(plan) => (promised(plan)),
+                None => { dt { "question" } dd.abort { "the preregistration is not here" } }
+            }
+            dt { "treatment" } dd { (plain(&packet.treatment)) }
+            dt { "lane" } dd { a href=(lane) { (plain(&packet.lane)) } }
+            dt { "packet" } dd { code { (plain(&packet.packet)) } }
+            dt { "documents" }
+            dd {
+                a href=(experiment("prereg.toml")) { "preregistration" } ", "
+                a href=(experiment("packet.json")) { "packet" }
+            }
+            dt { "rehearsals" }
+            dd { (packet.rehearsals.green_count) " of " (packet.rehearsals.count) " green" }
+            dt { "next act" } dd { (next(&of_packet(page, packet))) }
+        }
+    }
+}
+
+fn promised(plan: &Plan) -> Markup {
+    html! {
+        dt { "question" } dd { (plain(&plan.question)) }
+        dt { "a pass authorises" } dd { (plain(&plan.authorises)) }
+        dt { "and does not" } dd { (plain(&plan.does_not_authorise)) }
+        @if !plan.exclusions.is_empty() {
+            dt { "left out" }
+            dd { @for text in &plan.exclusions { p { (plain(text)) } } }
+        }
+    }
+}
+
+fn reviews(packet: &Packet) -> Markup {
+    html! {
+        @if !packet.reviews.is_empty() {
+            h2 { "Reviews" }
+            ul {
+                @for review in &packet.reviews {
+                    li {
+                        span.name { (plain(&review.reviewer)) }
+                        (if review.approves { " approves: " } else { " rejects: " })
+                        (plain(&review.note))
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn history(page: &Page, packet: &Packet) -> Markup {
+    html! {
+        h2 { "In the ledger" }
+        ol.sheet.history {
+            @for mark in of_packet_marks(page, packet) {
+                li value=(mark.index) {
+                    (plain(&mark.words)) " "
+                    span.soft { (utc(mark.at_ns)) }
+                    @if mark.went_back { " " span.abort { "the clock went back" } }
+                }
+            }
+        }
+    }
+}
+
+/// The entries of a packet.
+pub(super) fn of_packet_marks<'a>(
+    page: &'a Page,
+    packet: &'a Packet,
+) -> impl Iterator<Item = &'a Mark> {
+    let is_its = |mark: &&Mark| mark.experiment.as_ref() == Some(&packet.experiment);
+    page.marks.iter().filter(is_its)
+}
