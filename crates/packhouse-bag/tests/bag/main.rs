@@ -1,3 +1,1 @@
-//! Tests of the crate from outside.
-
-#![forbid(unsafe_code)]
+//! Tests of evidence bags.
