@@ -1,3 +1,28 @@
 //! Campaigns: lanes, preregistrations, packets, markers, legs, analysis.
+//!
+//! - `lane`, `prereg`, `packet`: the documents, parsed strictly; `name`: what they may name;
+//! - `schedule`, `recipes`: what a run asks, shared by who runs and who judges;
+//! - `evidence`, `analysis`: a bag as records, and what is made of it;
+//! - `world`: what is asked of the host, as traits.
+//!
+//! Never: prints, reads the environment. Specified in `docs/format/lab.md`, `evidence.md`.
 
 #![forbid(unsafe_code)]
+
+pub mod analysis;
+mod document;
+pub mod evidence;
+pub mod lane;
+pub mod name;
+pub mod packet;
+pub mod prereg;
+pub mod recipes;
+mod record;
+pub mod schedule;
+pub mod world;
+
+pub use analysis::Analysis;
+pub use document::{DOCUMENT_BYTES_MAX, DocumentError};
+pub use lane::Lane;
+pub use packet::Packet;
+pub use prereg::Prereg;

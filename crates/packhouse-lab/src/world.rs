@@ -1,0 +1,130 @@
+//! What a lab asks of its host, as values and traits, so that every host can be played.
+
+use crate::packet::Object;
+use packhouse_base::Blame;
+use packhouse_base::digest::Digest;
+use packhouse_sys::clock::Clock;
+use packhouse_sys::fs::Dir;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+/// A lab, and the host that it is on.
+#[derive(Clone)]
+pub struct Lab<'a> {
+    /// The lab's folder.
+    pub root: Dir,
+    /// The user's own memory of labs: `<state>/lab`, theirs alone.
+    pub state: Dir,
+    /// The clocks.
+    pub clock: &'a dyn Clock,
+    /// The host.
+    pub host: &'a dyn Host,
+}
+
+/// What only a real host can say.
+pub trait Host: Send + Sync {
+    /// The kernel's random name of this boot.
+    fn boot_id(&self) -> Result<String, HostError>;
+    /// Release and version of the kernel.
+    fn kernel(&self) -> Result<String, HostError>;
+    /// The model of the CPU.
+    fn cpu(&self) -> Result<String, HostError>;
+    /// Digest of the program that is running.
+    fn analyzer(&self) -> Result<Digest, HostError>;
+    /// Name and version of the second implementation that this program has.
+    fn checker(&self) -> String;
+    /// Bytes that nobody can foresee.
+    fn random32(&self) -> Result<[u8; 32], HostError>;
+    /// Finds a program by its name in a preregistration. `lab` is the lab's folder.
+    fn resolve(&self, lab: &Path, program: &str) -> Result<PathBuf, HostError>;
+    /// Digest of a file, by its absolute path, as it is now.
+    fn content(&self, path: &Path) -> Result<Digest, HostError>;
+    /// What the dynamic loader would load for a program in this environment, by ascending name and
+    /// digest; of a script: its interpreter, and what would be loaded for that.
+    fn objects(
+        &self,
+        program: &Path,
+        environment: &[(OsString, OsString)],
+    ) -> Result<Vec<Object>, HostError>;
+    /// The commit of a Git work tree, by a folder of it.
+    fn commit(&self, folder: &Path) -> Result<Commit, HostError>;
+    /// Files that a process has mapped executable, by ascending name and digest.
+    fn mapped_objects(&self, pid: u32) -> Result<Vec<Object>, HostError>;
+}
+
+/// A Git work tree as it is now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Commit {
+    /// Git's name of the commit, in hex.
+    pub commit: String,
+    /// What differs from it in the folder that was asked for, sorted; files that Git ignores are
+    /// none.
+    pub changed: Vec<String>,
+}
+
+/// A command that a session is started with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Launch {
+    /// The program's file, absolute.
+    pub program: PathBuf,
+    /// Its arguments.
+    pub arguments: Vec<OsString>,
+    /// Its whole environment.
+    pub environment: Vec<(OsString, OsString)>,
+    /// Its working folder: the lab's.
+    pub folder: PathBuf,
+}
+
+/// Why a host can't say something.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HostError {
+    /// It can't be asked, or its answer can't be understood.
+    #[error("cannot tell {what}: {why}")]
+    Unknown {
+        /// What was asked.
+        what: String,
+        /// What stands in the way.
+        why: String,
+    },
+    /// No such program.
+    #[error("no program {program}: {why}")]
+    NoProgram {
+        /// The name.
+        program: String,
+        /// Where it was sought, and what was found.
+        why: String,
+    },
+    /// A program's libraries can't be loaded in this environment.
+    #[error("{program} would not be loaded: {why}")]
+    NotLoaded {
+        /// The program.
+        program: String,
+        /// What its loader said.
+        why: String,
+    },
+    /// Git failed, which is never a clean tree.
+    #[error("{folder}: git failed: {why}")]
+    Git {
+        /// The folder.
+        folder: String,
+        /// What it said.
+        why: String,
+    },
+}
+
+impl HostError {
+    /// Says whose side the failure is on.
+    pub fn blame(&self) -> Blame {
+        match self {
+            Self::Unknown { .. } | Self::Git { .. } => Blame::Host,
+            Self::NoProgram { .. } | Self::NotLoaded { .. } => Blame::Source,
+        }
+    }
+}
+
+/// The environment of every program, to which a preregistration may add.
+pub const BASE_ENVIRONMENT: [(&str, &str); 3] = [
+    ("LC_ALL", "C.UTF-8"),
+    ("PATH", "/usr/local/bin:/usr/bin:/bin"),
+    ("TZ", "UTC"),
+];
