@@ -12,9 +12,15 @@
 
 pub mod blocks;
 pub mod bootstrap;
+pub mod exact;
+mod natural;
 pub mod random;
+pub mod rate;
 pub mod rational;
+pub mod recorded;
 pub mod sign;
+pub mod speculation;
+pub mod suite;
 
 pub use blocks::{Noise, Paired, Spans, Unpaired};
 pub use rational::Rational;
