@@ -4,13 +4,15 @@ use crate::packet::Object;
 use packhouse_base::Blame;
 use packhouse_base::digest::Digest;
 use packhouse_sys::clock::Clock;
-use packhouse_sys::fs::Dir;
+use packhouse_sys::fs::{Dir, Fs};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 /// A lab, and the host that it is on.
 #[derive(Clone)]
 pub struct Lab<'a> {
+    /// The file systems.
+    pub fs: &'a dyn Fs,
     /// The lab's folder.
     pub root: Dir,
     /// The user's own memory of labs: `<state>/lab`, theirs alone.
