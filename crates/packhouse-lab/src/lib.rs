@@ -12,6 +12,7 @@
 pub mod analysis;
 mod document;
 pub mod evidence;
+pub mod freeze;
 pub mod lane;
 pub mod name;
 pub mod packet;
