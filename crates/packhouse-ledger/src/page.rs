@@ -10,12 +10,15 @@
 //!
 //! Never: reads a file or a clock. What it shows: `docs/format/ledger.md`.
 
+mod derive;
 mod html;
 mod live;
 mod markdown;
+mod marks;
 mod next;
 mod numbers;
 mod plots;
+mod proofs;
 mod report;
 mod sections;
 mod values;
@@ -23,9 +26,9 @@ mod words;
 
 pub use live::{Live, Observation, Topic};
 pub use values::{
-    Basis, Doubt, Evidence, Gate, Lane, LaneState, LaneText, Mark, MarkKind, Packet, PacketState,
-    Page, Plan, Reading, Record, Rehearsals, Review, Row, Saving, Sealed, Timing, TimingRule,
-    Verdict,
+    Basis, Documents, Doubt, Evidence, Found, Gate, Lane, LaneState, LaneText, Mark, MarkKind,
+    Note, Packet, PacketState, Page, Plan, Record, Rehearsals, Review, Row, Saving, Sealed, Timing,
+    TimingRule,
 };
 pub use words::utc;
 

@@ -4,6 +4,7 @@ use super::next::Next;
 use super::sections;
 use super::values::Page;
 use super::words::{plain, short, utc};
+use super::{live, proofs};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 /// The state page.
@@ -18,9 +19,10 @@ pub(super) fn state(page: &Page, prefix: &str) -> String {
         (sections::waits(page))
         (sections::records(page, prefix))
         (sections::packets(page, prefix))
-        (sections::evidence(page, prefix))
+        (proofs::evidence(page, prefix))
+        (sections::notes(page))
         (sections::timeline(page))
-        @if let Some(live) = &page.live { (sections::live(live)) }
+        @if let Some(seen) = &page.live { (live::html(seen)) }
         (footer())
     };
     document(&title, &body)

@@ -1,5 +1,10 @@
 //! What was observed on a host when a page was drawn: never part of a page that is kept.
 
+use super::next::Tone;
+use super::sections::{cell, state};
+use super::words::{plain, utc};
+use maud::{Markup, html};
+
 /// Observations of one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Live {
@@ -39,6 +44,14 @@ pub enum Topic {
     Git,
 }
 
+impl Live {
+    /// What is about one thing.
+    pub(super) fn of_topic(&self, topic: Topic) -> Vec<&Observation> {
+        let of_topic = self.observations.iter().filter(|one| one.topic == topic);
+        of_topic.collect()
+    }
+}
+
 impl Topic {
     /// All of them, in the page's order.
     pub const ALL: [Self; 4] = [Self::Processes, Self::Ports, Self::Devices, Self::Git];
@@ -50,6 +63,50 @@ impl Topic {
             Self::Ports => "Ports that they listen on",
             Self::Devices => "Devices",
             Self::Git => "Repository",
+        }
+    }
+}
+
+/// What was observed, apart from what the ledger says.
+pub(super) fn html(live: &Live) -> Markup {
+    html! {
+        section #live {
+            h2 { "Observed on this host" }
+            p.soft {
+                "Drawn " (utc(live.at_ns)) ". Only what was seen then is here: no document, unit "
+                "or recipe counts as running."
+            }
+            @for topic in Topic::ALL {
+                @let of_topic = live.of_topic(topic);
+                div.sheet.evidence {
+                    h3 { (topic.heading()) }
+                    @if of_topic.is_empty() { p.abort { "not observed" } }
+                    @else { (observations(&of_topic)) }
+                }
+            }
+        }
+    }
+}
+
+fn observations(observations: &[&Observation]) -> Markup {
+    html! {
+        table {
+            thead {
+                tr { @for word in ["what", "seen", "how", "when"] { th scope="col" { (word) } } }
+            }
+            tbody {
+                @for one in observations {
+                    tr {
+                        (cell("what", &html! { span.name { (plain(&one.subject)) } }))
+                        (cell("seen", &html! {
+                            @if !one.known { (state("unknown", Tone::Abort)) " " }
+                            (plain(&one.seen))
+                        }))
+                        (cell("how", &html! { span.soft { (plain(&one.how)) } }))
+                        (cell("when", &html! { span.soft { (utc(one.at_ns)) } }))
+                    }
+                }
+            }
         }
     }
 }

@@ -4,7 +4,7 @@ use super::live::{Live, Topic};
 use super::next::{Next, of_lane, of_packet};
 use super::report::of_packet_marks;
 use super::sections::{in_order, seal_link, widths};
-use super::values::{Gate, Lane, Packet, Page, Reading, Sealed};
+use super::values::{Found, Gate, Lane, Packet, Page, Sealed};
 use super::words::{code, href, md, short, utc};
 
 /// The state page.
@@ -15,6 +15,7 @@ pub(super) fn state(page: &Page, prefix: &str) -> String {
     waits(&mut text, page);
     records(&mut text, page, prefix);
     packets(&mut text, page, prefix);
+    notes(&mut text, page);
     text += "\n## Sealed evidence\n\n";
     let sealed = in_order(page)
         .into_iter()
@@ -38,7 +39,7 @@ pub(super) fn report(page: &Page, packet: &Packet, prefix: &str) -> String {
     text += "\n## Sealed evidence\n\n";
     text += &or_words(seals(packet, prefix).concat(), "Nothing was sealed.\n");
     for sealed in &packet.seals {
-        if let Reading::Found(found) = &sealed.reading {
+        if let Found::Here(found) = &sealed.reading {
             text += &format!("\n### Gates of analysis {}\n\n", sealed.number);
             text += &gates(&found.gates);
             if !found.says.is_empty() {
@@ -101,6 +102,21 @@ fn doubts(text: &mut String, page: &Page) {
     }
 }
 
+fn notes(text: &mut String, page: &Page) {
+    if page.notes.is_empty() {
+        return;
+    }
+    *text += "\n## Newest notes\n\n";
+    for note in &page.notes {
+        let lane = note
+            .lane
+            .as_ref()
+            .map_or(String::new(), |lane| format!(" on {}", md(lane)));
+        let (entry, day) = (note.entry, utc(note.at_ns));
+        *text += &format!("- **Entry {entry}**{lane}, {day}: {}\n", md(&note.text));
+    }
+}
+
 fn lanes(text: &mut String, page: &Page, prefix: &str) {
     let rows = page.lanes.iter().map(|lane| {
         let title = lane.text.as_ref().map_or("", |text| &text.title);
@@ -157,10 +173,13 @@ fn waits(text: &mut String, page: &Page) {
 fn records(text: &mut String, page: &Page, prefix: &str) {
     let rows = page.current_records().map(|record| {
         let mut claim = md(&record.claim);
+        if let Some(entry) = record.disputed_by {
+            claim += &format!(" (**disputed** by the analysis of entry {entry})");
+        }
         for said in &record.corrections {
             claim += &format!(" (corrected: {})", md(said));
         }
-        let link = seal_link(prefix, &record.packet, 1);
+        let link = seal_link(prefix, &record.packet, record.seal_number);
         let experiment = md(&page.experiment_of(&record.packet));
         let seal = format!("[{experiment}]({link})");
         vec![
@@ -255,9 +274,9 @@ fn seal(packet: &Packet, sealed: &Sealed, prefix: &str) -> String {
     );
     let manifest = ["evidence", &packet.packet, "bag", "tagmanifest-sha256.txt"];
     let found = match &sealed.reading {
-        Reading::Found(found) => md(&found.summary()),
-        Reading::Absent => "the analysis is not here".to_owned(),
-        Reading::Refused(why) => format!("the analysis is refused: {}", md(why)),
+        Found::Here(found) => md(&found.summary()),
+        Found::Absent => "the analysis is not here".to_owned(),
+        Found::Refused(why) => format!("the analysis is refused: {}", md(why)),
     };
     let why = match sealed.why.is_empty() {
         true => String::new(),
@@ -268,7 +287,7 @@ fn seal(packet: &Packet, sealed: &Sealed, prefix: &str) -> String {
          ([seal]({}), [analysis]({analysis}), [bag]({}))\n",
         md(&packet.experiment),
         utc(sealed.at_ns),
-        sealed.verdict.word(),
+        sealed.verdict.as_str(),
         seal_link(prefix, &packet.packet, number),
         href(prefix, &manifest),
     )
@@ -276,11 +295,15 @@ fn seal(packet: &Packet, sealed: &Sealed, prefix: &str) -> String {
 
 fn gates(gates: &[Gate]) -> String {
     let rows = gates.iter().map(|gate| {
-        let passed = match gate.passed {
+        let mut passed = match gate.passed {
             Some(true) => "passed",
             Some(false) => "failed",
-            None => "not reached",
-        };
+            None => "not judged",
+        }
+        .to_owned();
+        if !gate.decides {
+            passed += " (decides nothing)";
+        }
         let mut measured = md(&gate.measured);
         for failure in &gate.failures {
             measured += &format!("; {}", md(failure));
@@ -290,13 +313,7 @@ fn gates(gates: &[Gate]) -> String {
             measured += &format!("; and {} more", gate.failure_count - shown);
         }
         let basis = gate.basis.word().to_owned();
-        vec![
-            md(&gate.gate),
-            passed.to_owned(),
-            md(&gate.threshold),
-            measured,
-            basis,
-        ]
+        vec![md(&gate.gate), passed, md(&gate.threshold), measured, basis]
     });
     let head = ["gate", "passed", "threshold", "measured", "basis"];
     table(&head, rows.collect(), "No gate was reached.\n")
@@ -309,8 +326,8 @@ fn observed(text: &mut String, live: &Live) {
         utc(live.at_ns)
     );
     for topic in Topic::ALL {
-        let of_topic = live.observations.iter().filter(|one| one.topic == topic);
-        let rows = of_topic.map(|one| {
+        let of_topic = live.of_topic(topic);
+        let rows = of_topic.iter().map(|one| {
             let unknown = if one.known { "" } else { "unknown: " };
             let seen = format!("{unknown}{}", md(&one.seen));
             vec![md(&one.subject), seen, md(&one.how), utc(one.at_ns)]

@@ -1,7 +1,8 @@
 //! Words for states, and the next act that each state allows.
 
-use super::values::{Basis, Lane, LaneState, Packet, PacketState, Page, Verdict};
+use super::values::{Basis, Lane, LaneState, Packet, PacketState, Page};
 use super::words::short;
+use crate::act::Verdict;
 
 /// What can be done next.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -124,22 +125,12 @@ impl PacketState {
     }
 }
 
-impl Verdict {
-    /// Its word.
-    pub(super) fn word(self) -> &'static str {
-        match self {
-            Self::Pass => "pass",
-            Self::Fail => "fail",
-            Self::Abort => "abort",
-        }
-    }
-
-    pub(super) fn tone(self) -> Tone {
-        match self {
-            Self::Pass => Tone::Pass,
-            Self::Fail => Tone::Fail,
-            Self::Abort => Tone::Abort,
-        }
+/// The colour of a verdict.
+pub(super) fn of_verdict(verdict: Verdict) -> Tone {
+    match verdict {
+        Verdict::Pass => Tone::Pass,
+        Verdict::Fail => Tone::Fail,
+        Verdict::Abort => Tone::Abort,
     }
 }
 
@@ -177,8 +168,11 @@ pub(super) fn of_packet(page: &Page, packet: &Packet) -> Next {
     let act = match packet.state {
         PacketState::Registered | PacketState::RehearsedRed => "rehearse",
         PacketState::RehearsedGreen => "review",
-        PacketState::Reviewed | PacketState::Released => "arm",
-        PacketState::Armed => "run",
+        PacketState::Reviewed => match packet.approvals_missing() {
+            0 => "arm",
+            _ => "review",
+        },
+        PacketState::Armed | PacketState::Released => "run",
         PacketState::Nonce | PacketState::Consumed | PacketState::Closed => "seal",
         PacketState::Rejected => {
             return Next::Words("the reviewer's approval, or another experiment".to_owned());
@@ -188,6 +182,15 @@ pub(super) fn of_packet(page: &Page, packet: &Packet) -> Next {
         }
     };
     Next::Command(format!("packhouse lab {act} {}", name(packet)))
+}
+
+impl Packet {
+    /// Approvals that arming still needs, as far as is known.
+    pub(super) fn approvals_missing(&self) -> u64 {
+        let needed = self.plan.as_ref().map_or(0, |plan| plan.reviewers);
+        let given = self.reviews.iter().filter(|one| one.approves).count();
+        needed.saturating_sub(u64::try_from(given).unwrap_or(u64::MAX))
+    }
 }
 
 /// The next act on a lane.

@@ -33,7 +33,7 @@ impl Saving {
 }
 
 impl Evidence {
-    /// How many gates passed, failed and were not reached.
+    /// How many gates passed, failed and were not judged.
     pub(super) fn gate_counts(&self) -> (usize, usize, usize) {
         let count = |passed| {
             self.gates
@@ -46,13 +46,13 @@ impl Evidence {
 
     /// The analysis in one line.
     pub(super) fn summary(&self) -> String {
-        let (passed, failed, unreached) = self.gate_counts();
+        let (passed, failed, unjudged) = self.gate_counts();
         let mut text = format!("{passed} of {} gates passed", self.gates.len());
         if failed > 0 {
             text += &format!(", {failed} failed");
         }
-        if unreached > 0 {
-            text += &format!(", {unreached} not reached");
+        if unjudged > 0 {
+            text += &format!(", {unjudged} not judged");
         }
         let equal = self.rows.iter().filter(|row| row.equal).count();
         text += &format!("; {equal} of {} rows as promised", self.rows.len());

@@ -69,7 +69,9 @@ fn matrix_strip(strip: &Strip<'_>, cells: &BTreeMap<Case, bool>) -> Markup {
     html! {
         div.strip {
             div.label {
-                span { (plain(strip.treatment)) ", " (plain(strip.fixture)) ", " (plain(strip.arm)) }
+                span {
+                    (plain(strip.treatment)) ", " (plain(strip.fixture)) ", " (plain(strip.arm))
+                }
                 span.count { (equal) "/" (cells.len()) }
             }
             svg width="100%" height=(lines * LINE_PX) role="img" aria-label=(said) {
@@ -122,7 +124,9 @@ pub(super) fn timing(timing: &Timing, rule: Option<TimingRule>) -> Markup {
     );
     html! {
         figure.panel {
-            figcaption { "Saving a cycle on " strong { (plain(&timing.device)) } }
+            figcaption {
+                "Saving a cycle on " strong { (plain(&timing.device)) } ", leg " (timing.leg)
+            }
             div.plot {
                 svg.axis width="84" height=(PLOT_PX) aria-hidden="true" {
                     @for (value, y) in scale.labels() {
@@ -188,7 +192,7 @@ struct Scale {
 }
 
 impl Scale {
-    fn of(timing: &Timing, gate: Option<i64>) -> Self {
+    fn of(timing: &Timing, gate: Option<u64>) -> Self {
         let savings = timing.savings.iter().map(|saving| saving.drawn_ns());
         let values = savings.chain(gate.map(drawn));
         let (mut lowest, mut highest) = (0.0_f64, 0.0_f64);
@@ -243,21 +247,21 @@ fn rounded(ns: f64) -> String {
     clippy::cast_precision_loss,
     reason = "a line's height needs no more than 53 bits"
 )]
-fn drawn(ns: i64) -> f64 {
+fn drawn(ns: u64) -> f64 {
     ns as f64
 }
 
 /// An integer with its thousands apart.
-fn grouped(value: i64) -> String {
-    let digits = value.unsigned_abs().to_string();
+fn grouped(value: u64) -> String {
+    let digits = value.to_string();
     let mut text = String::new();
     for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place) % 3 == 0 {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
             text.push(' ');
         }
         text.push(digit);
     }
-    if value < 0 { format!("-{text}") } else { text }
+    text
 }
 
 /// The ledger from left to right, a strip for the lab and for each lane.

@@ -2,7 +2,8 @@
 
 use super::html::{document, footer, next, origin};
 use super::next::of_packet;
-use super::sections::{seal, state};
+use super::proofs::seal;
+use super::sections::state;
 use super::values::{Mark, Packet, Page, Plan};
 use super::words::{href, plain, utc};
 use maud::{Markup, html};

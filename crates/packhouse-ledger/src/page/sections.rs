@@ -1,12 +1,9 @@
 //! The parts of both pages, as HTML.
 
 use super::html::next;
-use super::live::{Live, Observation, Topic};
 use super::next::{Tone, of_lane, of_packet};
 use super::plots;
-use super::values::{
-    Evidence, Gate, Lane, Packet, Page, Reading, Record, Sealed, TimingRule, Verdict,
-};
+use super::values::{Lane, Packet, Page, Record};
 use super::words::{href, plain, short, utc};
 use maud::{Markup, html};
 
@@ -185,13 +182,16 @@ pub(super) fn records(page: &Page, prefix: &str) -> Markup {
                 (cell("key", &html! { span.name { (plain(&record.key)) } }))
                 (cell("claim", &html! {
                     (plain(&record.claim))
+                    @if let Some(entry) = record.disputed_by {
+                        p.fail { "disputed: the analysis of entry " (entry) " does not pass" }
+                    }
                     @for text in &record.corrections {
                         p.abort { "corrected: " (plain(text)) }
                     }
                 }))
                 (cell("widths", &html! { (widths(record)) }))
                 (cell("evidence", &html! {
-                    a href=(seal_link(prefix, &record.packet, 1)) {
+                    a href=(seal_link(prefix, &record.packet, record.seal_number)) {
                         (page.experiment_of(&record.packet))
                     }
                     p.soft { (utc(record.at_ns)) }
@@ -221,9 +221,8 @@ pub(super) fn packets(page: &Page, prefix: &str) -> Markup {
         @for packet in in_order(page) {
             tr {
                 (cell("packet", &html! {
-                    a.name href=(href(prefix, &["experiments", &packet.experiment, "prereg.toml"])) {
-                        (plain(&packet.experiment))
-                    }
+                    @let link = href(prefix, &["experiments", &packet.experiment, "prereg.toml"]);
+                    a.name href=(link) { (plain(&packet.experiment)) }
                     " " code title=(plain(&packet.packet)) { (short(&packet.packet)) }
                     @if let Some(plan) = &packet.plan { p { (plain(&plan.question)) } }
                     p.soft { "treatment: " (plain(&packet.treatment)) }
@@ -265,119 +264,26 @@ fn packet_state(packet: &Packet) -> Markup {
     }
 }
 
-/// Sealed packets with gates and plots; those of current records are open.
-pub(super) fn evidence(page: &Page, prefix: &str) -> Markup {
-    let sealed: Vec<&Packet> = in_order(page)
-        .into_iter()
-        .filter(|one| !one.seals.is_empty())
-        .collect();
-    let cited = |packet: &Packet| {
-        page.current_records()
-            .any(|one| one.packet == packet.packet)
-    };
+/// The newest notes.
+pub(super) fn notes(page: &Page) -> Markup {
     html! {
-        section #evidence {
-            h2 { "Sealed evidence" }
-            @if sealed.is_empty() { p.sheet.empty { "Nothing was sealed." } }
-            @for (place, packet) in sealed.iter().enumerate() {
-                @let is_open = place == 0 || cited(packet);
-                details.sheet.evidence open[is_open] {
-                    summary {
-                        (state(packet.state.word(), packet.state.tone()))
-                        span.name { (plain(&packet.experiment)) }
-                        " " code { (short(&packet.packet)) }
-                    }
-                    @for sealed in &packet.seals { (seal(packet, sealed, prefix)) }
-                }
-            }
-        }
-    }
-}
-
-/// One seal: its links, gates and plots.
-pub(super) fn seal(packet: &Packet, sealed: &Sealed, prefix: &str) -> Markup {
-    let number = sealed.number;
-    let folder = |steps: &[&str]| {
-        let all: Vec<&str> = ["evidence", &packet.packet]
-            .iter()
-            .chain(steps)
-            .copied()
-            .collect();
-        href(prefix, &all)
-    };
-    html! {
-        p {
-            @if number > 1 { "Analysis " (number) ", " } @else { "Sealed " }
-            (utc(sealed.at_ns)) ": " (verdict(sealed.verdict)) ". "
-            a href=(seal_link(prefix, &packet.packet, number)) { "seal" } ", "
-            a href=(folder(&[&format!("analysis-{number}"), "analysis.json"])) { "analysis" } ", "
-            a href=(folder(&["bag", "tagmanifest-sha256.txt"])) { "bag" }
-            " (" code { "packhouse lab verify " (short(&packet.packet)) } ")"
-        }
-        @if !sealed.why.is_empty() { p.soft { "analysed again: " (plain(&sealed.why)) } }
-        @match &sealed.reading {
-            Reading::Found(found) => {
-                @let rule = packet.plan.as_ref().and_then(|plan| plan.timing);
-                (analysis(found, rule))
-            }
-            Reading::Absent => p.abort { "The analysis is not here: nothing of it is shown." }
-            Reading::Refused(why) => {
-                p.fail { "The analysis is refused, and nothing of it is shown: " (plain(why)) }
-            }
-        }
-    }
-}
-
-fn analysis(found: &Evidence, rule: Option<TimingRule>) -> Markup {
-    html! {
-        p { (plain(&found.summary())) "." }
-        (gates(&found.gates))
-        div.panels {
-            @for timing in &found.timing { (plots::timing(timing, rule)) }
-            (plots::matrix(found))
-        }
-        @if !found.says.is_empty() {
-            p.soft { "Not proven by the bag alone:" }
-            ul.soft { @for text in &found.says { li { (plain(text)) } } }
-        }
-    }
-}
-
-fn gates(gates: &[Gate]) -> Markup {
-    html! {
-        table {
-            thead {
-                tr { @for word in ["gate", "passed", "threshold", "measured", "basis"] {
-                    th scope="col" { (word) }
-                } }
-            }
-            tbody {
-                @for gate in gates {
-                    tr {
-                        (cell("gate", &html! { span.name { (plain(&gate.gate)) } }))
-                        (cell("passed", &passed(gate.passed)))
-                        (cell("threshold", &html! { (plain(&gate.threshold)) }))
-                        (cell("measured", &html! {
-                            (plain(&gate.measured))
-                            @for text in &gate.failures { p.fail { (plain(text)) } }
-                            @let shown = u64::try_from(gate.failures.len()).unwrap_or(u64::MAX);
-                            @if gate.failure_count > shown {
-                                p.fail { "and " (gate.failure_count - shown) " more" }
+        @if !page.notes.is_empty() {
+            section #notes {
+                h2 { "Newest notes" }
+                ul.sheet.notes {
+                    @for note in &page.notes {
+                        li {
+                            (plain(&note.text)) " "
+                            span.soft {
+                                "entry " (note.entry)
+                                @if let Some(lane) = &note.lane { " on " (plain(lane)) }
+                                ", " (utc(note.at_ns))
                             }
-                        }))
-                        (cell("basis", &html! { (gate.basis.word()) }))
+                        }
                     }
                 }
             }
         }
-    }
-}
-
-fn passed(passed: Option<bool>) -> Markup {
-    match passed {
-        Some(true) => state("passed", Tone::Pass),
-        Some(false) => state("failed", Tone::Fail),
-        None => state("not reached", Tone::Abort),
     }
 }
 
@@ -387,48 +293,6 @@ pub(super) fn timeline(page: &Page) -> Markup {
         section #timeline {
             h2 { "Timeline" }
             div.sheet { (plots::timeline(page)) }
-        }
-    }
-}
-
-/// What was observed, apart from what the ledger says.
-pub(super) fn live(live: &Live) -> Markup {
-    html! {
-        section #live {
-            h2 { "Observed on this host" }
-            p.soft {
-                "Drawn " (utc(live.at_ns)) ". Only what was seen then is here: no document, unit "
-                "or recipe counts as running."
-            }
-            @for topic in Topic::ALL {
-                @let of_topic: Vec<_> = live.observations.iter().filter(|one| one.topic == topic).collect();
-                div.sheet.evidence {
-                    h3 { (topic.heading()) }
-                    @if of_topic.is_empty() { p.abort { "not observed" } }
-                    @else { (observations(&of_topic)) }
-                }
-            }
-        }
-    }
-}
-
-fn observations(observations: &[&Observation]) -> Markup {
-    html! {
-        table {
-            thead { tr { @for word in ["what", "seen", "how", "when"] { th scope="col" { (word) } } } }
-            tbody {
-                @for one in observations {
-                    tr {
-                        (cell("what", &html! { span.name { (plain(&one.subject)) } }))
-                        (cell("seen", &html! {
-                            @if !one.known { (state("unknown", Tone::Abort)) " " }
-                            (plain(&one.seen))
-                        }))
-                        (cell("how", &html! { span.soft { (plain(&one.how)) } }))
-                        (cell("when", &html! { span.soft { (utc(one.at_ns)) } }))
-                    }
-                }
-            }
         }
     }
 }
@@ -459,17 +323,13 @@ fn section(
 }
 
 /// A cell that names its column where columns don't fit.
-fn cell(label: &str, content: &Markup) -> Markup {
+pub(super) fn cell(label: &str, content: &Markup) -> Markup {
     html! { td data-label=(label) { div { (content) } } }
 }
 
 /// A word in its colour.
 pub(super) fn state(word: &str, tone: Tone) -> Markup {
     html! { span class={ "state " (tone.class()) } { (word) } }
-}
-
-pub(super) fn verdict(verdict: Verdict) -> Markup {
-    state(verdict.word(), verdict.tone())
 }
 
 /// Where a seal lies.

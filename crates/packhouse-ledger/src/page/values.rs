@@ -1,6 +1,9 @@
 //! What a page is drawn from. Texts are as their documents have them; digests are 64 hex digits.
 
 use super::live::Live;
+use crate::act::Verdict;
+use packhouse_base::digest::Digest;
+use std::collections::BTreeMap;
 
 /// All that the ledger and the sealed analyses say of a lab.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,6 +24,8 @@ pub struct Page {
     pub records: Vec<Record>,
     /// Packets, in the order in which they were registered.
     pub packets: Vec<Packet>,
+    /// The newest notes, newest first.
+    pub notes: Vec<Note>,
     /// What a reader should know before believing the rest.
     pub doubts: Vec<Doubt>,
     /// Every entry of the ledger, in its order.
@@ -44,7 +49,7 @@ pub struct Lane {
     pub since_ns: i64,
     /// The entry that brought it into that state.
     pub entry: u64,
-    /// Its document, where the file is the one that the ledger names.
+    /// What its document says.
     pub text: Option<LaneText>,
 }
 
@@ -93,12 +98,16 @@ pub struct Record {
     pub widths: Vec<u64>,
     /// The packet whose seal it cites.
     pub packet: String,
+    /// The number of that seal.
+    pub seal_number: u64,
     /// Its entry.
     pub entry: u64,
     /// When it was entered.
     pub at_ns: i64,
     /// The entry of the record that took its place.
     pub superseded_by: Option<u64>,
+    /// The entry of an analysis that no longer passes.
+    pub disputed_by: Option<u64>,
     /// Corrections of it, in the ledger's order.
     pub corrections: Vec<String>,
 }
@@ -126,7 +135,7 @@ pub struct Packet {
     pub rehearsals: Rehearsals,
     /// Its reviews since the newest rehearsal.
     pub reviews: Vec<Review>,
-    /// Its preregistration, where the file is the one that the ledger names.
+    /// What its preregistration says.
     pub plan: Option<Plan>,
     /// Its seals, the first analysis first.
     pub seals: Vec<Sealed>,
@@ -149,7 +158,7 @@ pub enum PacketState {
     Armed,
     /// A run has its nonce; whether it was consumed is not yet told.
     Nonce,
-    /// A run ended before the marker; it may be armed again.
+    /// A run ended before the marker; it may run again.
     Released,
     /// Its marker is taken: it runs, or was killed.
     Consumed,
@@ -186,6 +195,8 @@ pub struct Review {
 /// What a preregistration says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
+    /// Approvals that arming needs.
+    pub reviewers: u64,
     /// The question.
     pub question: String,
     /// What a pass authorises.
@@ -204,7 +215,7 @@ pub struct TimingRule {
     /// Blocks that must be won on each device.
     pub minimum_wins: u64,
     /// The least median saving for each cycle, in nanoseconds.
-    pub minimum_median_saving_ns: i64,
+    pub minimum_median_saving_ns: u64,
 }
 
 /// One seal of a packet.
@@ -225,29 +236,19 @@ pub struct Sealed {
     /// Why a later analysis was made; empty for the first.
     pub why: String,
     /// The analysis itself.
-    pub reading: Reading,
+    pub reading: Found<Evidence>,
 }
 
-/// Whether an analysis could be read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reading {
-    /// It is the one that the ledger names.
-    Found(Evidence),
+/// A document or analysis that the ledger names by its digest.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Found<T> {
+    /// The file is the one that the ledger names.
+    Here(T),
     /// There is no such file here.
+    #[default]
     Absent,
-    /// There is a file, which is refused.
+    /// There is a file, which is refused for this reason.
     Refused(String),
-}
-
-/// The verdict of an analysis.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// Every gate passed.
-    Pass,
-    /// A gate failed.
-    Fail,
-    /// There is no answer.
-    Abort,
 }
 
 /// What an analysis found.
@@ -272,6 +273,8 @@ pub struct Gate {
     pub basis: Basis,
     /// Whether it passed; `None`: it was not reached.
     pub passed: Option<bool>,
+    /// Whether the verdict asks it.
+    pub decides: bool,
     /// What was asked for.
     pub threshold: String,
     /// What was found.
@@ -316,9 +319,11 @@ pub struct Row {
     pub equal: bool,
 }
 
-/// The timing of one device.
+/// The timing of one leg.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Timing {
+    /// The leg's number.
+    pub leg: u64,
     /// The device.
     pub device: String,
     /// Savings for each cycle, one a block, in order.
@@ -327,12 +332,12 @@ pub struct Timing {
     pub wins: u64,
     /// Their median.
     pub median: Saving,
-    /// Hodges-Lehmann estimate, as the analysis spells it.
-    pub hodges_lehmann: String,
+    /// Their Hodges-Lehmann shift.
+    pub hodges_lehmann: Saving,
     /// p of the sign test, as the analysis spells it.
     pub sign_test_p: String,
-    /// Lower bound of the bootstrap, as the analysis spells it.
-    pub bootstrap_lower_95: String,
+    /// Lower bound of the median, by bootstrap, at 95 %.
+    pub bootstrap_lower_95: Saving,
 }
 
 /// An exact number of nanoseconds.
@@ -342,6 +347,19 @@ pub struct Saving {
     pub numerator: i128,
     /// Below it, at least 1.
     pub denominator: u64,
+}
+
+/// Words that somebody entered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note {
+    /// Its entry.
+    pub entry: u64,
+    /// When it was entered.
+    pub at_ns: i64,
+    /// The lane that it is about.
+    pub lane: Option<String>,
+    /// The words.
+    pub text: String,
 }
 
 /// Something to know before believing the page.
@@ -391,4 +409,16 @@ pub enum MarkKind {
     Record,
     /// A note or a correction.
     Note,
+}
+
+/// The documents and analyses that a page is drawn from beside the ledger. What is in none of
+/// the maps is absent.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Documents {
+    /// Lanes' documents, by lane.
+    pub lanes: BTreeMap<String, Found<LaneText>>,
+    /// Preregistrations, by experiment.
+    pub plans: BTreeMap<String, Found<Plan>>,
+    /// Analyses, by packet and number.
+    pub analyses: BTreeMap<(Digest, u64), Found<Evidence>>,
 }

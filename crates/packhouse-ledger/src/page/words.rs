@@ -49,7 +49,6 @@ pub(super) fn md(text: &str) -> String {
             '_' => !(in_word(before) && in_word(after)),
             ':' => after == Some(&'/'),
             '.' => before.is_some_and(|before| before.eq_ignore_ascii_case(&'w')),
-            '-' | '+' | '=' => before.is_none(),
             _ => false,
         };
         if is_markup {
@@ -128,7 +127,6 @@ mod tests {
             ("<b>&amp;", "\\<b\\>\\&amp;"),
             ("[x](y) ![z](w)", "\\[x\\](y) \\!\\[z\\](w)"),
             ("a | b\n\n# c", "a \\| b \\# c"),
-            ("- item", "\\- item"),
             ("https://x www.y.z", "https\\://x www\\.y.z"),
             ("a\u{1b}[2J\u{202e}b", "a\\\\u{1b}\\[2J\\\\u{202e}b"),
             ("$x$ ~~y~~", "\\$x\\$ \\~\\~y\\~\\~"),
