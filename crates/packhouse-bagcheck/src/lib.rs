@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 mod bagit;
+mod documents;
 mod json;
 mod ledger;
 mod report;

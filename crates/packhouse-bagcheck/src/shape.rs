@@ -6,6 +6,7 @@ use crate::json::{Json, Map, parse};
 use crate::report::Report;
 use crate::tree::{Entry, Tree};
 use sha2::{Digest, Sha256};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Returns the SHA-256 in 64 lower-case hex digits.
@@ -116,6 +117,75 @@ impl<'r> Record<'r> {
                 None
             }
         }
+    }
+
+    /// Takes a text that isn't empty.
+    pub(crate) fn some_text(&mut self, map: &Map, name: &str) -> Option<String> {
+        let text = self.text(map, name)?;
+        if text.is_empty() {
+            self.find("record.type", format!("`{name}` is empty"));
+            return None;
+        }
+        Some(text)
+    }
+
+    /// Takes a text of a form.
+    pub(crate) fn formed(
+        &mut self,
+        map: &Map,
+        name: &str,
+        form: &str,
+        is: impl Fn(&str) -> bool,
+    ) -> Option<String> {
+        let text = self.text(map, name)?;
+        if is(&text) {
+            return Some(text);
+        }
+        self.wrong(name, form, map.get(name));
+        None
+    }
+
+    /// Takes an integer of a range.
+    pub(crate) fn within(&mut self, map: &Map, name: &str, least: u64, most: u64) -> Option<u64> {
+        let integer = self.integer(map, name)?;
+        if (least..=most).contains(&integer) {
+            return Some(integer);
+        }
+        self.wrong(name, &format!("from {least} to {most}"), map.get(name));
+        None
+    }
+
+    /// Refuses texts that are not of a form, or there twice, or too many.
+    pub(crate) fn distinct(
+        &mut self,
+        name: &str,
+        texts: &[String],
+        is: impl Fn(&str) -> bool,
+    ) -> Option<()> {
+        let distinct: BTreeSet<&String> = texts.iter().collect();
+        let is_list = distinct.len() == texts.len() && texts.len() <= 1024;
+        if is_list && texts.iter().all(|text| is(text)) {
+            return Some(());
+        }
+        let words = format!("`{name}` has what is not of its form, or something twice");
+        self.find("record.type", words);
+        None
+    }
+
+    /// Takes a list of texts of a form, not empty, none twice.
+    pub(crate) fn names(
+        &mut self,
+        map: &Map,
+        name: &str,
+        is: impl Fn(&str) -> bool,
+    ) -> Option<Vec<String>> {
+        let texts = self.texts(map, name)?;
+        if texts.is_empty() {
+            self.find("record.type", format!("`{name}` is an empty list"));
+            return None;
+        }
+        self.distinct(name, &texts, is)?;
+        Some(texts)
     }
 
     /// Takes a text that must be one of some words.
