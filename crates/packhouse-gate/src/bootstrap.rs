@@ -1,6 +1,7 @@
 //! Bootstraps: what else the same pairs could have shown, by resampling with pinned draws.
 
 use crate::random::Xoshiro;
+use packhouse_base::Blame;
 
 /// Resamples of every bootstrap here: with 9999, the least 5 % end exactly at the 500th.
 pub const RESAMPLES: usize = 9999;
@@ -15,6 +16,108 @@ const RANK_OF_5: usize = 500;
 const RANK_OF_80: usize = 8000;
 /// The rank that bounds 95 % from below.
 const RANK_OF_95: usize = 9500;
+
+/// What a resample's values are brought down to, on both levels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Statistic {
+    /// Their sum, from the first drawn to the last, over their number.
+    Mean,
+    /// The middle one, or the mean of the middle two.
+    Median,
+}
+
+/// Why there is nothing to draw from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NothingDrawn {
+    /// There is no start.
+    #[error("there is no start")]
+    Empty,
+    /// A start has no row.
+    #[error("start {start} has no row")]
+    NoRow {
+        /// The start.
+        start: usize,
+    },
+    /// A row is no number.
+    #[error("row {row} of start {start} is no number")]
+    NoNumber {
+        /// The start.
+        start: usize,
+        /// The row.
+        row: usize,
+    },
+}
+
+impl NothingDrawn {
+    /// Whose side it is on: whoever measured.
+    pub fn blame(&self) -> Blame {
+        match self {
+            Self::Empty | Self::NoRow { .. } | Self::NoNumber { .. } => Blame::Caller,
+        }
+    }
+}
+
+/// The one-sided 95 % lower percentile bound of paired differences, by start and by prompt within
+/// it: starts are drawn first, then as many rows of each as it has. `starts[i]` holds the paired
+/// differences of the i-th pair of starts, one per prompt.
+///
+/// With few starts it knows little of how starts differ, and can't know more: say how many there
+/// were beside it.
+pub fn hierarchical_lower_95(
+    starts: &[Vec<f64>],
+    statistic: Statistic,
+) -> Result<f64, NothingDrawn> {
+    if starts.is_empty() {
+        return Err(NothingDrawn::Empty);
+    }
+    for (start, rows) in starts.iter().enumerate() {
+        if rows.is_empty() {
+            return Err(NothingDrawn::NoRow { start });
+        }
+        if let Some(row) = rows.iter().position(|row| !row.is_finite()) {
+            return Err(NothingDrawn::NoNumber { start, row });
+        }
+    }
+    let mut random = Xoshiro::seeded(SEED);
+    let figure = |_| {
+        let mut figures: Vec<f64> = starts
+            .iter()
+            .map(|_| {
+                let rows = drawn_of(&mut random, starts);
+                let mut drawn: Vec<f64> =
+                    rows.iter().map(|_| *drawn_of(&mut random, rows)).collect();
+                statistic.of(&mut drawn)
+            })
+            .collect();
+        statistic.of(&mut figures)
+    };
+    let mut figures: Vec<f64> = (0..RESAMPLES).map(figure).collect();
+    figures.sort_unstable_by(f64::total_cmp);
+    Ok(figures[RANK_OF_5 - 1])
+}
+
+impl Statistic {
+    /// Of values that are numbers, at least one.
+    fn of(self, values: &mut [f64]) -> f64 {
+        match self {
+            Self::Mean => values.iter().fold(0.0, |sum, value| sum + value) / values.len() as f64,
+            Self::Median => {
+                values.sort_unstable_by(f64::total_cmp);
+                let upper = values.len() / 2;
+                match values.len().is_multiple_of(2) {
+                    true => (values[upper - 1] + values[upper]) / 2.0,
+                    false => values[upper],
+                }
+            }
+        }
+    }
+}
+
+/// One of some, each as likely.
+fn drawn_of<'a, T>(random: &mut Xoshiro, some: &'a [T]) -> &'a T {
+    let index = random.below(some.len() as u64);
+    &some[usize::try_from(index).expect("because it is an index")]
+}
 
 /// The 95 % lower percentile bound of the median of integers, twice: the doubled median keeps the
 /// mean of the middle two whole. `None` without values.
@@ -47,9 +150,8 @@ fn resampled(values: &[i128], drawn: impl Fn(&mut Xoshiro, i128) -> i128) -> Opt
     let mut sample = vec![0; values.len()];
     let medians = (0..RESAMPLES).map(|_| {
         for value in &mut sample {
-            let index = random.below(values.len() as u64);
-            let index = usize::try_from(index).expect("because it is an index");
-            *value = drawn(&mut random, values[index]);
+            let one = *drawn_of(&mut random, values);
+            *value = drawn(&mut random, one);
         }
         doubled_median(&mut sample)
     });

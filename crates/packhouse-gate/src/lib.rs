@@ -12,15 +12,20 @@
 
 pub mod blocks;
 pub mod bootstrap;
+pub mod crossover;
 pub mod exact;
 mod natural;
+pub mod permutation;
+pub mod portfolio;
 pub mod random;
 pub mod rate;
 pub mod rational;
 pub mod recorded;
+pub mod sequential;
 pub mod sign;
 pub mod speculation;
 pub mod suite;
+pub mod wilcoxon;
 
 pub use blocks::{Noise, Paired, Spans, Unpaired};
 pub use rational::Rational;
