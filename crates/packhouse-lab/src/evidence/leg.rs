@@ -1,0 +1,164 @@
+//! `legs/<nn>/leg.json`: one leg, and the programs that were in it.
+
+use super::{Instants, LegStatus};
+use crate::prereg::Treatment;
+use crate::record::{Fields, RecordError};
+use packhouse_base::canonical::render;
+use packhouse_base::digest::Digest;
+use serde_json::{Value, json};
+
+/// A leg.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LegRecord {
+    /// Its number.
+    pub number: u64,
+    /// Its index in the preregistration.
+    pub leg: u64,
+    /// What is asked in it.
+    pub kind: LegKind,
+    /// Where it ran.
+    pub device: String,
+    /// How it ended.
+    pub status: LegStatus,
+    /// When it began.
+    pub started: Instants,
+    /// When it ended.
+    pub ended: Instants,
+    /// Its programs, `control` first.
+    pub programs: Vec<ProgramRecord>,
+}
+
+/// What is asked in a leg.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LegKind {
+    /// Cells of the matrix, of one program.
+    Exact,
+    /// Blocks of two programs.
+    Timing,
+}
+
+/// A program of a leg.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProgramRecord {
+    /// What it plays.
+    pub treatment: Treatment,
+    /// Its process.
+    pub pid: u64,
+    /// Files that it had mapped executable after its last case, by name, then digest.
+    pub objects: Vec<ObjectRecord>,
+    /// `code N`, `signal N` or `killed`.
+    pub exit: String,
+    /// Bytes that are kept of its log.
+    pub stderr_bytes: u64,
+    /// Nanoseconds from its start to its end.
+    pub elapsed_ns: u64,
+}
+
+/// A file by its last component and content.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ObjectRecord {
+    /// The file's last component.
+    pub name: String,
+    /// SHA-256 of it.
+    pub sha256: Digest,
+}
+
+impl LegRecord {
+    /// The bytes of `leg.json`.
+    pub fn render(&self) -> Vec<u8> {
+        render(&json!({
+            "schema": SCHEMA,
+            "number": self.number,
+            "leg": self.leg,
+            "kind": self.kind.id(),
+            "device": self.device,
+            "status": self.status.id(),
+            "started": self.started.value(),
+            "ended": self.ended.value(),
+            "programs": self.programs.iter().map(ProgramRecord::value).collect::<Vec<_>>(),
+        }))
+    }
+
+    /// Reads `leg.json`.
+    ///
+    /// # Errors
+    /// On anything but canonical JSON with every field of the page and no other.
+    pub fn parse(bytes: &[u8]) -> Result<Self, RecordError> {
+        Fields::whole(bytes, |fields| {
+            fields.exactly("schema", SCHEMA)?;
+            Ok(Self {
+                number: fields.count("number")?,
+                leg: fields.count("leg")?,
+                kind: fields.one_of("kind", "exact or timing", LegKind::from_id)?,
+                device: fields.text("device")?,
+                status: LegStatus::read(fields)?,
+                started: fields.object("started", Instants::read)?,
+                ended: fields.object("ended", Instants::read)?,
+                programs: fields.objects("programs", program)?,
+            })
+        })
+    }
+}
+
+impl LegKind {
+    /// Every kind.
+    pub const ALL: [Self; 2] = [Self::Exact, Self::Timing];
+
+    /// Its name in records.
+    pub const fn id(self) -> &'static str {
+        match self {
+            Self::Exact => "exact",
+            Self::Timing => "timing",
+        }
+    }
+
+    /// Finds a kind by its name.
+    pub fn from_id(id: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.id() == id)
+    }
+}
+
+impl ProgramRecord {
+    fn value(&self) -> Value {
+        let object = |object: &ObjectRecord| {
+            json!({ "name": object.name, "sha256": object.sha256.to_string() })
+        };
+        json!({
+            "treatment": self.treatment.word(),
+            "pid": self.pid,
+            "objects": self.objects.iter().map(object).collect::<Vec<_>>(),
+            "exit": self.exit,
+            "stderr_bytes": self.stderr_bytes,
+            "elapsed_ns": self.elapsed_ns,
+        })
+    }
+}
+
+fn program(fields: &mut Fields) -> Result<ProgramRecord, RecordError> {
+    Ok(ProgramRecord {
+        treatment: super::treatment(fields)?,
+        pid: fields.count("pid")?,
+        objects: fields.objects("objects", object)?,
+        exit: fields.one_of("exit", EXIT, is_exit)?,
+        stderr_bytes: fields.count("stderr_bytes")?,
+        elapsed_ns: fields.count("elapsed_ns")?,
+    })
+}
+
+fn object(fields: &mut Fields) -> Result<ObjectRecord, RecordError> {
+    Ok(ObjectRecord {
+        name: fields.text("name")?,
+        sha256: fields.digest("sha256")?,
+    })
+}
+
+fn is_exit(text: &str) -> Option<String> {
+    let number = text.strip_prefix("code ").or(text.strip_prefix("signal "));
+    let is_number = number.is_some_and(|number| {
+        number.parse::<u32>().is_ok_and(|parsed| parsed.to_string() == number)
+    });
+    (is_number || text == "killed").then(|| text.to_owned())
+}
+
+const SCHEMA: &str = "packhouse/leg/1";
+const EXIT: &str = "code N, signal N or killed";
