@@ -14,11 +14,13 @@ mod document;
 pub mod evidence;
 pub mod freeze;
 pub mod lane;
+pub mod marker;
 pub mod name;
 pub mod packet;
 pub mod prereg;
 pub mod recipes;
 mod record;
+pub mod rehearsal;
 pub mod schedule;
 pub mod world;
 

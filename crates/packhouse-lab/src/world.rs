@@ -15,7 +15,7 @@ pub struct Lab<'a> {
     pub fs: &'a dyn Fs,
     /// The lab's folder.
     pub root: Dir,
-    /// The user's own memory of labs: `<state>/lab`, theirs alone.
+    /// The user's private state folder, theirs alone: what they remember of labs is in `lab` below.
     pub state: Dir,
     /// The clocks.
     pub clock: &'a dyn Clock,
