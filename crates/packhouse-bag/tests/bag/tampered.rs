@@ -1,0 +1,292 @@
+//! Each way to change a bag is found, by its own code and path, before and after the lists were
+//! made to fit.
+
+use crate::samples::{bag, codes, folder, info, lay, payload, real_dir};
+use packhouse_bag::{BagFault, Contents, ReadError, check, closed};
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::Command;
+
+type Tamper = Box<dyn Fn(&mut Contents)>;
+
+fn text(bag: &Contents, name: &str) -> String {
+    let bytes = bag.get(name).expect("because every bag has it");
+    String::from_utf8(bytes.to_vec()).expect("because it is ASCII")
+}
+
+/// Edits one of the files beside the payload, and makes the tag manifest fit.
+fn edit(name: &'static str, edit: impl Fn(String) -> String + 'static) -> Tamper {
+    Box::new(move |bag| {
+        let edited = edit(text(bag, name));
+        bag.insert(name, edited.into_bytes());
+        if name != "tagmanifest-sha256.txt" {
+            fit(bag);
+        }
+    })
+}
+
+/// Makes the tag manifest again, for whatever three files there are.
+fn fit(bag: &mut Contents) {
+    let names = ["bag-info.txt", "bagit.txt", "manifest-sha256.txt"];
+    let lines = names.iter().filter_map(|name| {
+        let digest = packhouse_base::digest::Digest::of(bag.get(name)?);
+        Some(format!("{digest}  {name}\n"))
+    });
+    let lines: String = lines.collect();
+    bag.insert("tagmanifest-sha256.txt", lines.into_bytes());
+}
+
+fn insert(path: &'static str, bytes: &'static [u8]) -> Tamper {
+    Box::new(move |bag| bag.insert(path, bytes))
+}
+
+fn remove(path: &'static str) -> Tamper {
+    Box::new(move |bag| {
+        bag.remove(path).expect("because it is there");
+    })
+}
+
+/// Sets the payload's file and closes the bag again, so that every list fits.
+fn reclosed(path: &'static str, bytes: &'static [u8]) -> Tamper {
+    Box::new(move |bag| {
+        let mut payload = bag.payload();
+        payload.insert(path, bytes);
+        *bag = closed(&payload, &info());
+    })
+}
+
+const MANIFEST: &str = "manifest-sha256.txt";
+const TAGS: &str = "tagmanifest-sha256.txt";
+const OUTPUT: &str = "data/outputs/00ff";
+
+fn swapped(text: String) -> String {
+    let mut lines: Vec<&str> = text.lines().collect();
+    lines.swap(0, 1);
+    lines.join("\n") + "\n"
+}
+
+fn doubled(text: String) -> String {
+    let first = text.lines().next().expect("because there are lines");
+    format!("{first}\n{text}")
+}
+
+#[rustfmt::skip]
+fn matrix() -> Vec<(&'static str, Tamper, Vec<(&'static str, &'static str)>)> {
+    vec![
+        ("another byte of an output", insert(OUTPUT, &[1; 256]), vec![("bag.digest", OUTPUT)]),
+        ("an output cut by a byte", insert(OUTPUT, &[1; 255]),
+            vec![("bag.oxum", "bag-info.txt"), ("bag.digest", OUTPUT)]),
+        ("an output removed", remove(OUTPUT),
+            vec![("bag.oxum", "bag-info.txt"), ("bag.listed-missing", OUTPUT)]),
+        ("a file invented", insert("data/zz", b"1"),
+            vec![("bag.oxum", "bag-info.txt"), ("bag.unlisted", "data/zz")]),
+        ("a file beside the payload", insert("readme.txt", b"1"), vec![("bag.unlisted", "readme.txt")]),
+        ("an empty file, with lists that fit", reclosed("zz", b""), vec![("bag.empty-file", "data/zz")]),
+        ("a path with a blank, with lists that fit", reclosed("a b", b"1"),
+            vec![("bag.path", "data/a b")]),
+        ("a path with an upper case letter", reclosed("Zz", b"1"), vec![("bag.path", "data/Zz")]),
+        ("a path that leads out", reclosed("../zz", b"1"), vec![("bag.path", "data/../zz")]),
+        ("a path that hides", reclosed(".zz", b"1"), vec![("bag.path", "data/.zz")]),
+        ("a path of nine components", reclosed("1/2/3/4/5/6/7/8", b"1"),
+            vec![("bag.path", "data/1/2/3/4/5/6/7/8")]),
+        ("a file that is a folder of others", reclosed("outputs", b"1"),
+            vec![("bag.path", "data/outputs")]),
+        ("no declaration", remove("bagit.txt"), vec![("bag.not-bagit", "bagit.txt")]),
+        ("no info", remove("bag-info.txt"), vec![("bag.not-bagit", "bag-info.txt")]),
+        ("no manifest", remove(MANIFEST), vec![("bag.not-bagit", MANIFEST)]),
+        ("no tag manifest", remove(TAGS), vec![("bag.not-bagit", TAGS)]),
+        ("another version, fitting", edit("bagit.txt", |text| text.replace("1.0", "0.97")),
+            vec![("bag.not-bagit", "bagit.txt")]),
+        ("another version", insert("bagit.txt", b"BagIt-Version: 0.97\n"),
+            vec![("bag.digest", "bagit.txt"), ("bag.not-bagit", "bagit.txt")]),
+        ("another payload size, fitting", edit("bag-info.txt", |text| text.replace("296.4", "297.4")),
+            vec![("bag.oxum", "bag-info.txt")]),
+        ("another number of files, fitting", edit("bag-info.txt", |text| text.replace("296.4", "296.5")),
+            vec![("bag.oxum", "bag-info.txt")]),
+        ("another label, fitting", edit("bag-info.txt", |text| text.replace("Oxum", "Oxun")),
+            vec![("bag.not-bagit", "bag-info.txt")]),
+        ("a file no more listed, fitting",
+            edit(MANIFEST, |text| text.lines().take(3).map(|line| format!("{line}\n")).collect()),
+            vec![("bag.unlisted", "data/packet.json")]),
+        ("a line twice, fitting", edit(MANIFEST, doubled), vec![("bag.not-bagit", MANIFEST)]),
+        ("two lines in another order, fitting", edit(MANIFEST, swapped), vec![("bag.not-bagit", MANIFEST)]),
+        ("the sign of a binary file, fitting", edit(MANIFEST, |text| text.replace("  ", " *")),
+            vec![("bag.not-bagit", MANIFEST)]),
+        ("upper case digits, fitting", edit(MANIFEST, |text| text.replacen("40aff2e", "40AFF2E", 1)),
+            vec![("bag.not-bagit", MANIFEST)]),
+        ("a digest one digit short, fitting", edit(MANIFEST, |text| text.replacen("40aff2e", "40aff2", 1)),
+            vec![("bag.not-bagit", MANIFEST)]),
+        ("no last line end, fitting", edit(MANIFEST, |text| text.trim_end().to_owned()),
+            vec![("bag.not-bagit", MANIFEST)]),
+        ("line ends of two bytes, fitting", edit(MANIFEST, |text| text.replace('\n', "\r\n")),
+            vec![("bag.path", "data/legs/00/exchange.jsonl\r"), ("bag.path", "data/legs/00/leg.json\r"),
+                ("bag.path", "data/outputs/00ff\r"), ("bag.path", "data/packet.json\r"),
+                ("bag.unlisted", "data/legs/00/exchange.jsonl"), ("bag.unlisted", "data/legs/00/leg.json"),
+                ("bag.unlisted", "data/outputs/00ff"), ("bag.unlisted", "data/packet.json")]),
+        ("an absolute path in the list, fitting",
+            edit(MANIFEST, |text| text.replace("data/packet.json", "/etc/passwd")),
+            vec![("bag.not-bagit", MANIFEST)]),
+        ("a path that leads out in the list, fitting",
+            edit(MANIFEST, |text| text.replace("data/packet.json", "data/outputs/zz/../../a")),
+            vec![("bag.path", "data/outputs/zz/../../a"), ("bag.unlisted", "data/packet.json")]),
+        ("a file of another list, fitting",
+            edit(MANIFEST, |text| text.replace("data/packet.json", "tagmanifest-sha256.txt")),
+            vec![("bag.not-bagit", MANIFEST)]),
+        ("an empty manifest, fitting", edit(MANIFEST, |_| String::new()),
+            vec![("bag.empty-file", MANIFEST), ("bag.unlisted", "data/legs/00/exchange.jsonl"),
+                ("bag.unlisted", "data/legs/00/leg.json"), ("bag.unlisted", "data/outputs/00ff"),
+                ("bag.unlisted", "data/packet.json")]),
+        ("a manifest's line changed", Box::new(|bag| {
+            let edited = text(bag, MANIFEST).replacen("40aff2e", "00aff2e", 1);
+            bag.insert(MANIFEST, edited.into_bytes());
+        }), vec![("bag.digest", OUTPUT), ("bag.digest", MANIFEST)]),
+        ("the tag manifest without the info", edit(TAGS, |text| text.lines().skip(1)
+            .map(|line| format!("{line}\n")).collect()), vec![("bag.not-bagit", TAGS)]),
+        ("the tag manifest with a payload file", edit(TAGS, |text| {
+            format!("{text}{}  {OUTPUT}\n", "0".repeat(64))
+        }), vec![("bag.not-bagit", TAGS)]),
+        ("the tag manifest's digest changed", edit(TAGS, |text| {
+            format!("{}{}", "0".repeat(64), &text[64..])
+        }), vec![("bag.digest", "bag-info.txt")]),
+        ("another file called as its folder", insert("data", b"1"),
+            vec![("bag.path", "data"), ("bag.unlisted", "data")]),
+    ]
+}
+
+#[test]
+fn each_change_of_a_bag_is_found_by_its_own_code_and_path() {
+    for (name, tamper, expected) in matrix() {
+        let mut bag = bag();
+        tamper(&mut bag);
+        let faults = check(&bag).expect_err(name);
+        let mut expected = expected;
+        expected.sort_by_key(|(code, path)| (*path, *code));
+        assert_eq!(codes(&faults), expected, "{name}: {faults:?}");
+    }
+}
+
+#[test]
+fn each_bit_of_each_file_is_covered() {
+    let bag = bag();
+    for (path, bytes) in bag.files() {
+        for index in 0..bytes.len() {
+            let mut tampered = bag.clone();
+            let mut changed = bytes.to_vec();
+            changed[index] ^= 1 << (index % 8);
+            tampered.insert(path.clone(), changed);
+            let is_changed = check(&tampered).is_err() || tampered.digest() != bag.digest();
+            assert!(is_changed, "{path} byte {index}");
+        }
+    }
+}
+
+#[test]
+fn each_file_cut_at_each_byte_is_found() {
+    let bag = bag();
+    for (path, bytes) in bag.files() {
+        for length in 0..bytes.len() {
+            let mut tampered = bag.clone();
+            tampered.insert(path.clone(), &bytes[..length]);
+            let faults = check(&tampered).expect_err(path);
+            let is_named = faults.iter().any(|fault| fault.path() == path);
+            assert!(is_named, "{path} cut to {length}: {faults:?}");
+        }
+    }
+}
+
+fn read(folder: &Path) -> Result<Contents, ReadError> {
+    Contents::read(&real_dir(folder))
+}
+
+fn refused(folder: &Path) -> Vec<BagFault> {
+    match read(folder) {
+        Err(ReadError::Faults { faults }) => faults,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn links_devices_pipes_and_sockets_are_named_and_never_opened() {
+    let folder = folder();
+    lay(folder.path(), &bag());
+    symlink("/etc/passwd", folder.path().join("data/aa")).expect("because it is free");
+    symlink("packet.json", folder.path().join("data/bb")).expect("because it is free");
+    symlink("/", folder.path().join("data/cc")).expect("because it is free");
+    // Whoever opens a pipe without a writer waits for ever.
+    let made = Command::new("mkfifo").arg(folder.path().join("data/dd")).status();
+    assert!(made.is_ok_and(|status| status.success()));
+    let socket = std::os::unix::net::UnixListener::bind(folder.path().join("data/ee"));
+    let _socket = socket.expect("because it is free");
+    let faults = refused(folder.path());
+    let expected: Vec<(&str, &str)> = ["data/aa", "data/bb", "data/cc", "data/dd", "data/ee"]
+        .map(|path| ("bag.link", path))
+        .to_vec();
+    assert_eq!(codes(&faults), expected);
+    let words: Vec<String> = faults.iter().map(ToString::to_string).collect();
+    assert_eq!(words[0], "data/aa: a symbolic link, not a regular file");
+    assert_eq!(words[3], "data/dd: a device, socket or pipe, not a regular file");
+}
+
+#[test]
+fn a_linked_folder_of_payload_is_not_entered() {
+    let folder = folder();
+    lay(folder.path(), &bag());
+    let aside = folder.path().join("data/outputs");
+    std::fs::rename(&aside, folder.path().join("../bag-outputs-aside")).expect("because it is ours");
+    symlink("../../bag-outputs-aside", &aside).expect("because it is free");
+    let faults = refused(folder.path());
+    std::fs::remove_dir_all(folder.path().join("../bag-outputs-aside")).expect("because it is ours");
+    assert_eq!(codes(&faults), [("bag.link", "data/outputs")]);
+}
+
+#[test]
+fn names_that_are_no_paths_and_folders_without_files_are_named() {
+    let folder = folder();
+    lay(folder.path(), &bag());
+    std::fs::create_dir(folder.path().join("data/empty")).expect("because it is free");
+    std::fs::write(folder.path().join("data/UPPER"), b"1").expect("because it is free");
+    std::fs::write(folder.path().join("data/\u{202e}evil"), b"1").expect("because it is free");
+    std::fs::write(folder.path().join(".part"), b"1").expect("because it is free");
+    let name: &std::ffi::OsStr = std::os::unix::ffi::OsStrExt::from_bytes(b"data/\xff");
+    std::fs::write(folder.path().join(name), b"1").expect("because it is free");
+    let faults = refused(folder.path());
+    let mut found = codes(&faults);
+    found.sort_unstable();
+    assert_eq!(
+        found,
+        [
+            ("bag.path", ".part"),
+            ("bag.path", "data/UPPER"),
+            ("bag.path", "data/\u{202e}evil"),
+            ("bag.path", "data/\u{fffd}"),
+            ("bag.unlisted", "data/empty"),
+        ]
+    );
+    // A message never turns the reader's terminal around.
+    let words = faults.iter().map(ToString::to_string);
+    assert!(words.clone().all(|words| !words.contains('\u{202e}')));
+    assert!(words.clone().any(|words| words.contains("\\u{202e}evil")));
+}
+
+#[test]
+fn what_the_system_does_not_let_read_is_no_fault_of_the_bag() {
+    let sim = crate::samples::disk(1);
+    let home = crate::samples::home(&sim);
+    sim.set_fault(Some(packhouse_sim::Fault::Stop { at: 0 }));
+    home.make_dir("x", 0o755).expect_err("because it stops here");
+    let error = Contents::read(&home).expect_err("because the machine stopped");
+    assert!(matches!(error, ReadError::Fs(_)), "{error}");
+    assert_eq!(error.blame(), packhouse_base::Blame::Host);
+}
+
+#[test]
+fn payload_and_evidence_folders_are_read_by_their_paths() {
+    let folder = folder();
+    lay(&folder.path().join("bag"), &bag());
+    std::fs::write(folder.path().join("seal-1.json"), b"{}\n").expect("because it is ours");
+    let all = read(folder.path()).expect("because it is all regular");
+    assert_eq!(all.below("bag"), bag());
+    assert_eq!(all.below("bag").payload(), payload());
+    assert_eq!(all.get("seal-1.json"), Some(b"{}\n".as_slice()));
+    assert_eq!(all.below("ba"), Contents::default());
+}
