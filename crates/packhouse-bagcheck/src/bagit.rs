@@ -89,7 +89,7 @@ struct Bag<'a> {
 }
 
 /// A list of digests by path.
-type List = BTreeMap<String, String>;
+pub(crate) type List = BTreeMap<String, String>;
 
 impl<'a> Bag<'a> {
     fn find(&mut self, code: &'static str, path: &str, words: impl Into<String>) {
@@ -273,7 +273,7 @@ impl<'a> Bag<'a> {
 }
 
 /// Parses `<sha256>  <path>` lines in strictly rising order.
-fn list(bytes: &[u8]) -> Result<List, (usize, String)> {
+pub(crate) fn list(bytes: &[u8]) -> Result<List, (usize, String)> {
     let text = std::str::from_utf8(bytes).map_err(|_| (1, "not UTF-8".to_owned()))?;
     let mut list = List::new();
     for (index, line) in text.split_inclusive('\n').enumerate() {

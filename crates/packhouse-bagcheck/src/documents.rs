@@ -6,7 +6,7 @@ pub(crate) mod forms;
 mod packet;
 mod prereg;
 
-pub(crate) use packet::{Packet, Program, packet};
+pub(crate) use packet::{Packet, objects, packet};
 pub(crate) use prereg::{Gate, Prereg, Rejection, Timing, prereg};
 
 use crate::json::{Json, Map};

@@ -13,9 +13,14 @@
 
 mod bagit;
 mod documents;
+mod exchange;
+mod fixture;
 mod json;
 mod ledger;
+mod messages;
+mod plan;
 mod report;
+mod run;
 mod seal;
 mod shape;
 mod tree;
