@@ -3,6 +3,7 @@
 //! - `lane`, `prereg`, `packet`: the documents, parsed strictly; `name`: what they may name;
 //! - `schedule`, `recipes`: what a run asks, shared by who runs and who judges;
 //! - `evidence`, `analysis`: a bag as records, and what is made of it;
+//! - `campaign`: rehearsals and runs; `recovery`: what a killed run left; `sessions`: programs;
 //! - `world`: what is asked of the host, as traits.
 //!
 //! Never: prints, reads the environment. Specified in `docs/format/lab.md`, `evidence.md`.
@@ -10,9 +11,11 @@
 #![forbid(unsafe_code)]
 
 pub mod analysis;
+pub mod campaign;
 mod document;
 pub mod evidence;
 pub mod freeze;
+pub mod gates;
 pub mod lane;
 pub mod marker;
 pub mod name;
@@ -20,8 +23,10 @@ pub mod packet;
 pub mod prereg;
 pub mod recipes;
 mod record;
+pub mod recovery;
 pub mod rehearsal;
 pub mod schedule;
+pub mod sessions;
 pub mod world;
 
 pub use analysis::Analysis;

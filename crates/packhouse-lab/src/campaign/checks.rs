@@ -1,0 +1,119 @@
+//! What must hold before a packet is executed, and the marker.
+
+use super::{Campaign, CampaignError, Fault, Frozen};
+use crate::freeze;
+use crate::marker::{Found, Marker, MarkerError, Markers, file_system_name};
+use crate::rehearsal::{Now, fresh};
+use packhouse_base::digest::Digest;
+use packhouse_ledger::state::Standing;
+use packhouse_ledger::{Ledger, Stage};
+use packhouse_sys::fs::{Dir, FsError};
+
+/// A marker as it is found: its bytes, empty where it has none that can be read.
+pub(crate) struct Taken {
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// Everything that can be known before a nonce: identities, marker's folder, marker, rehearsal.
+pub(super) fn before_run(
+    campaign: &Campaign<'_>,
+    ledger: &Ledger,
+    frozen: &Frozen,
+) -> Result<Markers, Fault> {
+    unchanged(campaign, frozen)?;
+    let markers = markers(campaign)?;
+    let found = markers.find(frozen.digest).map_err(file_system_fault)?;
+    if found != Found::Nothing {
+        let path = markers.path(frozen.digest);
+        let reason = format!("{} is there: the packet is consumed", path.display());
+        return Err(Fault::new(Stage::Marker, reason));
+    }
+    is_fresh(campaign, ledger, frozen)?;
+    Ok(markers)
+}
+
+/// Whether all is what the packet froze, measured now.
+pub(super) fn unchanged(campaign: &Campaign<'_>, frozen: &Frozen) -> Result<(), Fault> {
+    let measured = freeze::unchanged(campaign.lab, &frozen.packet, campaign.recipes);
+    measured.map_err(|error| Fault::new(Stage::Identities, error))?;
+    Ok(())
+}
+
+/// The folder of markers, if it is ours and keeps them.
+pub(super) fn markers(campaign: &Campaign<'_>) -> Result<Markers, Fault> {
+    Markers::open(campaign.lab.fs, &campaign.lab.state).map_err(file_system_fault)
+}
+
+/// Takes the marker: from here the packet is consumed.
+pub(super) fn consume(
+    campaign: &Campaign<'_>,
+    ledger: &Ledger,
+    markers: &Markers,
+    (packet, nonce): (Digest, Digest),
+) -> Result<Vec<u8>, MarkerError> {
+    let marker = Marker {
+        packet,
+        nonce,
+        ledger: ledger.head(),
+        lab: ledger.state().id(),
+        file_system: markers.file_system().to_owned(),
+    };
+    markers.take(campaign.lab.fs, &marker)
+}
+
+/// A packet's marker, if this user has one here, whatever it looks like.
+pub(crate) fn taken(
+    campaign: &Campaign<'_>,
+    packet: Digest,
+) -> Result<Option<Taken>, CampaignError> {
+    let markers = Markers::look(campaign.lab.fs, &campaign.lab.state)?;
+    let Some(markers) = markers else {
+        return Ok(None);
+    };
+    match markers.find(packet)? {
+        Found::Nothing => Ok(None),
+        Found::Marker(_, bytes) => Ok(Some(Taken { bytes })),
+        Found::Damaged { .. } => {
+            let name = format!("{packet}.json");
+            let read = markers.dir().read_small(name, DAMAGED_BYTES_MAX);
+            let bytes = read.unwrap_or_default();
+            Ok(Some(Taken { bytes }))
+        }
+    }
+}
+
+/// The name of a folder's file system.
+pub(super) fn file_system(dir: &Dir) -> Result<String, FsError> {
+    Ok(file_system_name(dir.fs_stat()?.kind))
+}
+
+/// A standing in words.
+pub(super) fn word(standing: Standing) -> &'static str {
+    match standing {
+        Standing::Registered => "registered",
+        Standing::Rehearsed => "rehearsed",
+        Standing::Reviewed => "reviewed",
+        Standing::Armed => "armed",
+        Standing::Nonce => "begun and not consumed",
+        Standing::Consumed => "consumed",
+        Standing::Closed => "consumed and closed",
+        Standing::SealedPass => "sealed: pass",
+        Standing::SealedFail => "sealed: fail",
+        Standing::SealedAbort => "sealed: abort",
+    }
+}
+
+fn is_fresh(campaign: &Campaign<'_>, ledger: &Ledger, frozen: &Frozen) -> Result<(), Fault> {
+    let fault = |reason: String| Fault::new(Stage::Rehearsal, reason);
+    let now = Now::of(campaign.lab).map_err(|error| fault(error.to_string()))?;
+    let max_age_s = frozen.prereg().rehearsal_max_age_s;
+    let rehearsal = fresh(ledger, frozen.digest, &now, max_age_s);
+    rehearsal.map_err(|error| fault(error.to_string()))?;
+    Ok(())
+}
+
+fn file_system_fault(error: MarkerError) -> Fault {
+    Fault::new(Stage::FileSystem, error)
+}
+
+const DAMAGED_BYTES_MAX: u64 = 1 << 20;

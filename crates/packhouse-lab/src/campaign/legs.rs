@@ -1,0 +1,418 @@
+//! One leg: its programs are started, asked every planned case in order, and ended.
+//!
+//! Invariants:
+//! - what is asked is the schedule's, one case after the other, never twice;
+//! - a wrong answer fails its leg and goes on; a session that breaks off ends the run;
+//! - a program's mapped files are looked at after its last case, while it lives.
+
+use super::recorder::Recorder;
+use super::{Campaign, Fault, Frozen, instants};
+use crate::evidence::{LegKind, LegRecord, LegStatus, ObjectRecord, ProgramRecord};
+use crate::prereg::{Leg, Treatment};
+use crate::recipes::{Made, challenge};
+use crate::schedule::{LegPlan, PlannedCase, case_of, rejected_case};
+use crate::sessions::{Broken, Ending, Gone, Session, Terms};
+use packhouse_bag::WriteError;
+use packhouse_base::digest::Digest;
+use packhouse_component::check::Fault as AnswerFault;
+use packhouse_component::drive::{Ask, Input, Outcome};
+use packhouse_fixture::{Output, judge_case};
+use packhouse_ledger::Stage;
+
+/// A leg whose programs said hello.
+pub(super) struct LiveLeg {
+    plan: LegPlan,
+    started: crate::evidence::Instants,
+    programs: Vec<Live>,
+}
+
+struct Live {
+    treatment: Treatment,
+    pid: u32,
+    session: Option<Box<dyn Session>>,
+    objects: Vec<ObjectRecord>,
+    gone: Option<Gone>,
+}
+
+/// How a leg ended.
+pub(super) struct LegEnd {
+    pub(super) status: LegStatus,
+    /// Why the run ends with it.
+    pub(super) ends_run: Option<RunEnd>,
+}
+
+/// Why a run ends before its last leg.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum RunEnd {
+    /// By a rule of the preregistration.
+    Stopped(Fault),
+    /// It broke off.
+    Aborted(Fault),
+}
+
+/// What a run of cases knows.
+pub(super) struct Running<'a> {
+    pub(super) campaign: &'a Campaign<'a>,
+    pub(super) frozen: &'a Frozen,
+    pub(super) recorder: &'a Recorder,
+    pub(super) nonce: Digest,
+    pub(super) is_rehearsal: bool,
+    /// When the time budget is over, by the steady clock.
+    pub(super) deadline_ns: u64,
+}
+
+impl Running<'_> {
+    /// Starts the programs of a leg, and demands that they can do what will be asked.
+    pub(super) fn begin(&self, plan: &LegPlan) -> Result<LiveLeg, Fault> {
+        let started = instants(self.campaign.lab.clock);
+        self.recorder.begin_leg(plan.number, started.steady_ns);
+        let mut live = LiveLeg {
+            plan: plan.clone(),
+            started,
+            programs: Vec::new(),
+        };
+        for treatment in plan.treatments() {
+            if let Err(fault) = self.start(&mut live, *treatment) {
+                self.break_off(&mut live, &fault.reason);
+                self.write(&mut live, LegStatus::Broken)?;
+                return Err(fault);
+            }
+        }
+        Ok(live)
+    }
+
+    /// Asks every case, and ends the programs.
+    pub(super) fn run(&self, mut live: LiveLeg) -> Result<LegEnd, Fault> {
+        let mut is_right = true;
+        for case in live.plan.asks.clone() {
+            match self.case(&mut live, &case) {
+                Ok(right) => is_right &= right,
+                Err(end) => return self.cut(live, end),
+            }
+        }
+        if let Err(fault) = self.look(&mut live).and_then(|()| self.bye(&mut live)) {
+            return self.cut(live, RunEnd::Aborted(fault));
+        }
+        let status = match is_right {
+            true => LegStatus::Complete,
+            false => LegStatus::Failed,
+        };
+        self.write(&mut live, status)?;
+        Ok(LegEnd {
+            status,
+            ends_run: None,
+        })
+    }
+
+    fn start(&self, live: &mut LiveLeg, treatment: Treatment) -> Result<(), Fault> {
+        let launch = self
+            .frozen
+            .launch(self.campaign, treatment, self.is_rehearsal)?;
+        let terms = Terms {
+            challenge: challenge(self.nonce, live.plan.number),
+            case_ns: self
+                .frozen
+                .prereg()
+                .case_timeout_s
+                .saturating_mul(SECOND_NS),
+        };
+        let tap = self.recorder.tap(treatment.word());
+        let started = self.campaign.sessions.start(&launch, terms, tap);
+        let named =
+            |reason: String| Fault::new(Stage::Hello, format!("{}: {reason}", treatment.word()));
+        match started {
+            Ok(session) => {
+                let able = self.is_able(&live.plan, treatment, session.as_ref());
+                live.programs.push(Live {
+                    treatment,
+                    pid: session.pid(),
+                    session: Some(session),
+                    objects: Vec::new(),
+                    gone: None,
+                });
+                able.map_err(|reason| {
+                    Fault::new(Stage::Discovery, format!("{}: {reason}", treatment.word()))
+                })
+            }
+            Err(Broken { reason, gone }) => {
+                if let Some(gone) = gone {
+                    self.recorder.end(treatment.word(), self.now_ns(), &reason);
+                    live.programs.push(Live {
+                        treatment,
+                        pid: 0,
+                        session: None,
+                        objects: Vec::new(),
+                        gone: Some(gone),
+                    });
+                }
+                Err(named(reason))
+            }
+        }
+    }
+
+    /// Whether a program offers all that it will be asked for; rejections are asked for anyway.
+    fn is_able(
+        &self,
+        plan: &LegPlan,
+        treatment: Treatment,
+        session: &dyn Session,
+    ) -> Result<(), String> {
+        let hello = session.introduction();
+        if !hello.devices.contains(&plan.device) {
+            return Err(format!("the program has no device {}", plan.device));
+        }
+        if plan.kind == Leg::Timing && !hello.times {
+            return Err("the program does not say that it times cycles".to_owned());
+        }
+        let asks = plan.asks_of(treatment);
+        for ask in asks.filter(|ask| ask.rejection.is_none()) {
+            let offer = hello
+                .kernels
+                .iter()
+                .find(|offer| offer.fixture == ask.fixture);
+            let Some(offer) = offer else {
+                return Err(format!("the program does not offer {}", ask.fixture));
+            };
+            if !offer.arms.contains(&ask.arm) || !offer.widths.contains(&ask.width) {
+                return Err(format!(
+                    "the program does not offer {} in arm {} at width {}",
+                    ask.fixture, ask.arm, ask.width
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks one case; whether its answer is right.
+    fn case(&self, live: &mut LiveLeg, case: &PlannedCase) -> Result<bool, RunEnd> {
+        let aborted = |fault| RunEnd::Aborted(fault);
+        if self.recorder.is_interrupted() {
+            return Err(aborted(Fault::new(Stage::Leg, INTERRUPTED)));
+        }
+        if self.now_ns() > self.deadline_ns {
+            let budget = self.frozen.prereg().time_budget_s;
+            let reason = format!("the time budget of {budget} s is over");
+            return Err(RunEnd::Stopped(Fault::new(Stage::Leg, reason)));
+        }
+        let made = self.inputs(case).map_err(aborted)?;
+        let fixture = &made.fixture;
+        let source = match case.rejection {
+            None => case_of(fixture, &case.arm, case.width),
+            Some(_) => rejected_case(fixture, &case.arm, case.width),
+        };
+        let source = source.ok_or_else(|| {
+            let what = format!(
+                "{} has no case of arm {} and width {}",
+                case.fixture, case.arm, case.width
+            );
+            aborted(Fault::new(Stage::Leg, what))
+        })?;
+        let tensor = |(role, name): (&String, &String)| {
+            let tensor = &fixture.tensors[name];
+            let input = Input {
+                dtype: tensor.dtype,
+                shape: &tensor.shape,
+                bytes: &tensor.bytes,
+            };
+            (role.clone(), input)
+        };
+        let ask = Ask {
+            fixture: &fixture.id,
+            layout: fixture.layout.as_deref(),
+            device: &live.plan.device.clone(),
+            arm: &case.arm,
+            width: case.width,
+            repeat: case.repeat,
+            parameters: &fixture.told_parameters(),
+            inputs: source.inputs.iter().map(tensor).collect(),
+            boundaries: &fixture.boundaries,
+            cycles: case.cycles,
+        };
+        let outcome = self.ask(live, case, &ask).map_err(aborted)?;
+        self.recorder.good().map_err(aborted)?;
+        Ok(self.is_right(case, &made, &outcome))
+    }
+
+    fn ask(&self, live: &mut LiveLeg, case: &PlannedCase, ask: &Ask<'_>) -> Result<Outcome, Fault> {
+        let mut programs = live.programs.iter_mut();
+        let program = programs.find(|program| program.treatment == case.treatment);
+        let program = program.ok_or_else(|| Fault::new(Stage::Leg, "a program is not there"))?;
+        let session = program.session.as_mut();
+        let session = session.ok_or_else(|| Fault::new(Stage::Leg, "a session is over"))?;
+        match session.ask(ask) {
+            Ok(Outcome::Faulty(faults)) if is_early(&faults) => {
+                let reason = format!("{}: {}", case.treatment.word(), faults[0]);
+                Err(Fault::new(Stage::Leg, reason))
+            }
+            Ok(outcome) => Ok(outcome),
+            Err(Broken { reason, gone }) => {
+                self.recorder
+                    .end(case.treatment.word(), self.now_ns(), &reason);
+                program.session = None;
+                program.gone = Some(gone.unwrap_or_default());
+                // What could not be written is why the session was told to end.
+                self.recorder.good()?;
+                let reason = format!("{}: {reason}", case.treatment.word());
+                Err(Fault::new(Stage::Leg, reason))
+            }
+        }
+    }
+
+    /// The fixture of a case, which the bag gets before it is asked.
+    fn inputs(&self, case: &PlannedCase) -> Result<std::sync::Arc<Made>, Fault> {
+        let recipes = &self.campaign.recipes;
+        let made = recipes.repeat(&case.fixture, case.repeat, self.nonce);
+        let made = made.ok_or_else(|| {
+            Fault::new(
+                Stage::Leg,
+                format!("no fixture {} in this program", case.fixture),
+            )
+        })?;
+        let folder = super::fixture_folder(&case.fixture, case.repeat);
+        let put = self.recorder.put_fixture(&folder, &made);
+        put.map_err(|error| Fault::new(Stage::Leg, &error))?;
+        Ok(made)
+    }
+
+    fn is_right(&self, case: &PlannedCase, made: &Made, outcome: &Outcome) -> bool {
+        let prereg = self.frozen.prereg();
+        let rejection = case
+            .rejection
+            .and_then(|index| prereg.rejections.get(index));
+        match (outcome, rejection) {
+            (Outcome::Declined(reason), Some(rejection)) => *reason == rejection.reason,
+            (Outcome::Answered(checked), None) => {
+                let outputs = checked.verified().iter().map(|verified| Output {
+                    boundary: verified.boundary().to_owned(),
+                    bytes: verified.bytes().to_vec(),
+                });
+                let outputs: Vec<Output> = outputs.collect();
+                let promise = prereg.matrix.promise.into();
+                let fixture = &made.fixture;
+                let judged = case_of(fixture, &case.arm, case.width)
+                    .map(|source| judge_case(fixture, source, promise, &outputs));
+                judged.is_some_and(|judged| {
+                    judged.is_ok_and(|verdicts| verdicts.iter().all(|verdict| verdict.passed()))
+                })
+            }
+            (Outcome::Declined(_), None)
+            | (Outcome::Answered(_), Some(_))
+            | (Outcome::Faulty(_), _) => false,
+        }
+    }
+
+    /// Notes what the programs have mapped.
+    fn look(&self, live: &mut LiveLeg) -> Result<(), Fault> {
+        for program in &mut live.programs {
+            let mapped = self.campaign.lab.host.mapped_objects(program.pid);
+            let mapped = mapped.map_err(|error| {
+                Fault::new(Stage::Leg, format!("{}: {error}", program.treatment.word()))
+            })?;
+            let objects = mapped.into_iter().map(|object| ObjectRecord {
+                name: object.name,
+                sha256: object.sha256,
+            });
+            program.objects = objects.collect();
+        }
+        Ok(())
+    }
+
+    fn bye(&self, live: &mut LiveLeg) -> Result<(), Fault> {
+        for program in &mut live.programs {
+            let Some(session) = program.session.take() else {
+                continue;
+            };
+            match session.bye() {
+                Ok(gone) => {
+                    program.gone = Some(gone);
+                    self.recorder
+                        .end(program.treatment.word(), self.now_ns(), BYE);
+                }
+                Err(Broken { reason, gone }) => {
+                    program.gone = Some(gone.unwrap_or_default());
+                    self.recorder
+                        .end(program.treatment.word(), self.now_ns(), &reason);
+                    let reason = format!("{}: {reason}", program.treatment.word());
+                    return Err(Fault::new(Stage::Leg, reason));
+                }
+            }
+        }
+        self.recorder.good()
+    }
+
+    /// Ends a leg before its end.
+    fn cut(&self, mut live: LiveLeg, end: RunEnd) -> Result<LegEnd, Fault> {
+        let (RunEnd::Stopped(fault) | RunEnd::Aborted(fault)) = &end;
+        self.break_off(&mut live, &fault.reason);
+        self.write(&mut live, LegStatus::Broken)?;
+        Ok(LegEnd {
+            status: LegStatus::Broken,
+            ends_run: Some(end),
+        })
+    }
+
+    /// Ends every session that lives.
+    fn break_off(&self, live: &mut LiveLeg, reason: &str) {
+        for program in &mut live.programs {
+            if let Some(session) = program.session.take() {
+                program.gone = Some(Gone {
+                    exit: Ending::Killed,
+                    ..session.stop()
+                });
+                self.recorder
+                    .end(program.treatment.word(), self.now_ns(), reason);
+            }
+        }
+    }
+
+    /// Writes logs and the leg's record.
+    fn write(&self, live: &mut LiveLeg, status: LegStatus) -> Result<(), Fault> {
+        let written = self.write_all(live, status);
+        written.map_err(|error| Fault::new(Stage::Leg, &error))
+    }
+
+    fn write_all(&self, live: &LiveLeg, status: LegStatus) -> Result<(), WriteError> {
+        let mut programs = Vec::new();
+        for program in &live.programs {
+            let gone = program.gone.clone().unwrap_or_default();
+            self.recorder.log(program.treatment.word(), &gone)?;
+            programs.push(ProgramRecord {
+                treatment: program.treatment,
+                pid: u64::from(program.pid),
+                objects: program.objects.clone(),
+                exit: gone.exit.to_string(),
+                stderr_bytes: gone.log.len() as u64,
+                elapsed_ns: gone.elapsed_ns,
+            });
+        }
+        self.recorder.leg_record(&LegRecord {
+            number: live.plan.number,
+            leg: live.plan.leg,
+            kind: match live.plan.kind {
+                Leg::Exact { .. } => LegKind::Exact,
+                Leg::Timing => LegKind::Timing,
+            },
+            device: live.plan.device.clone(),
+            status,
+            started: live.started,
+            ended: instants(self.campaign.lab.clock),
+            programs,
+        })
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.campaign.lab.clock.steady_ns()
+    }
+}
+
+/// Whether something lay in the outputs' folder before the case was asked.
+fn is_early(faults: &[AnswerFault]) -> bool {
+    let is_early = |fault: &AnswerFault| matches!(fault, AnswerFault::FileEarly { .. });
+    faults.iter().any(is_early)
+}
+
+/// How a session ended that ended as it should.
+const BYE: &str = "bye";
+/// What is said of a run that a signal ended.
+pub(super) const INTERRUPTED: &str = "this process was told to end";
+const SECOND_NS: u64 = 1_000_000_000;

@@ -1,0 +1,366 @@
+//! The one run of a packet.
+//!
+//! Each step is one line of `run`, durable before the next; what a kill between two of them leaves
+//! is finished by `recovery`. Specified in `docs/format/evidence.md`, section 6.
+
+use super::finish::{Finished, finish};
+use super::frozen::{authority, standing};
+use super::legs::{LegEnd, LiveLeg, RunEnd, Running};
+use super::recorder::Recorder;
+use super::{Campaign, CampaignError, EVIDENCE, Fault, Frozen, checks, instants};
+use crate::analysis::{Kind, Status};
+use crate::evidence::{ClockRecord, HostRecord, Instants, LegStatus, RunLeg, RunRecord};
+use crate::prereg::Stop;
+use crate::recovery::aborted;
+use crate::schedule::{LegPlan, schedule};
+use packhouse_bag::{BagInfo, OpenBag};
+use packhouse_base::digest::Digest;
+use packhouse_ledger::act::{Consumed, Nonce, Released};
+use packhouse_ledger::state::Standing;
+use packhouse_ledger::{Ledger, Stage, Writer};
+use packhouse_sys::fs::Dir;
+
+/// What came of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ran {
+    /// It ended before the marker: the packet may be armed again.
+    Released(Fault),
+    /// It is sealed.
+    Sealed(Box<Finished>),
+}
+
+impl Ran {
+    fn sealed(finished: Finished) -> Self {
+        Self::Sealed(Box::new(finished))
+    }
+}
+
+/// A run in its bag, before `run.json`.
+pub(crate) struct ClosedRun {
+    pub(crate) kind: Kind,
+    pub(crate) packet: Digest,
+    pub(crate) nonce: Digest,
+    pub(crate) status: Status,
+    pub(crate) fault: Option<Fault>,
+    pub(crate) started: Option<Instants>,
+    pub(crate) legs: Vec<RunLeg>,
+    pub(crate) removed: Vec<String>,
+}
+
+/// A run before its marker.
+pub(super) struct Opened {
+    recorder: Recorder,
+    legs: Vec<LegPlan>,
+    first: LiveLeg,
+    started: Instants,
+    deadline_ns: u64,
+}
+
+/// Runs an armed packet, once. The marker is taken between the first program's hello and its first
+/// case.
+///
+/// # Errors
+/// Before the nonce: when something that must hold does not, and nothing was written. After the
+/// marker: when ledger, bag or seal can't be written; `recovery` finishes what is there.
+pub fn run(
+    campaign: &Campaign<'_>,
+    writer: &mut Writer,
+    frozen: &Frozen,
+) -> Result<Ran, CampaignError> {
+    armed(writer.ledger(), frozen.digest)?;
+    let markers = checks::before_run(campaign, writer.ledger(), frozen);
+    let markers = markers.map_err(CampaignError::Refused)?;
+    let nonce = campaign.nonce()?;
+    let packet = frozen.digest;
+    campaign.append(writer, Nonce { packet, nonce })?;
+    let opened = campaign
+        .home(EVIDENCE, packet)
+        .map_err(|error| Fault::new(Stage::FileSystem, error))
+        .and_then(|home| Ok((open(campaign, frozen, &home, nonce, Kind::Run)?, home)));
+    let (opened, home) = match opened {
+        Ok(opened) => opened,
+        Err(fault) => return released(campaign, writer, packet, fault),
+    };
+    let marker = match checks::consume(campaign, writer.ledger(), &markers, (packet, nonce)) {
+        Ok(marker) => marker,
+        Err(error) => {
+            let fault = Fault::new(Stage::Marker, error);
+            drop(opened);
+            if checks::taken(campaign, packet)?.is_none() {
+                return released(campaign, writer, packet, fault);
+            }
+            // Its name is taken: whatever is in it, the packet is consumed.
+            return aborted(campaign, writer, packet, Some(fault)).map(Ran::sealed);
+        }
+    };
+    let digest = Digest::of(&marker);
+    campaign.append(
+        writer,
+        Consumed {
+            packet,
+            nonce,
+            marker: digest,
+        },
+    )?;
+    let lines = authority(writer.ledger(), packet);
+    let ran = execute(
+        campaign,
+        frozen,
+        nonce,
+        Kind::Run,
+        opened,
+        &[("marker.json", &marker), ("authority.jsonl", &lines)],
+    );
+    let closed = ran.and_then(|(recorder, run)| close(campaign, &home, recorder, &run));
+    match closed {
+        Ok(_) => finish(campaign, writer, packet).map(Ran::sealed),
+        Err(fault) => aborted(campaign, writer, packet, Some(fault)).map(Ran::sealed),
+    }
+}
+
+/// Makes the bag with all that is known before the first case, and starts the first leg.
+pub(super) fn open(
+    campaign: &Campaign<'_>,
+    frozen: &Frozen,
+    home: &Dir,
+    nonce: Digest,
+    kind: Kind,
+) -> Result<Opened, Fault> {
+    let written = |error: packhouse_bag::WriteError| Fault::new(Stage::FileSystem, error);
+    let bag = OpenBag::create(home).map_err(written)?;
+    let recorder = Recorder::new(bag, campaign.interrupted);
+    documents(campaign, frozen, &recorder).map_err(written)?;
+    let legs = schedule(frozen.prereg(), campaign.recipes);
+    let Some(plan) = legs.first() else {
+        return Err(Fault::new(
+            Stage::Discovery,
+            "the preregistration has no leg",
+        ));
+    };
+    let started = instants(campaign.lab.clock);
+    let budget_ns = frozen.prereg().time_budget_s.saturating_mul(1_000_000_000);
+    let deadline_ns = started.steady_ns.saturating_add(budget_ns);
+    let running = Running {
+        campaign,
+        frozen,
+        recorder: &recorder,
+        nonce,
+        is_rehearsal: kind == Kind::Rehearsal,
+        deadline_ns,
+    };
+    let first = running.begin(plan)?;
+    if recorder.is_interrupted() {
+        return Err(Fault::new(Stage::Hello, super::legs::INTERRUPTED));
+    }
+    recorder.good()?;
+    Ok(Opened {
+        recorder,
+        legs,
+        first,
+        started,
+        deadline_ns,
+    })
+}
+
+/// Asks all cases of all legs.
+pub(super) fn execute(
+    campaign: &Campaign<'_>,
+    frozen: &Frozen,
+    nonce: Digest,
+    kind: Kind,
+    opened: Opened,
+    files: &[(&str, &[u8])],
+) -> Result<(Recorder, ClosedRun), Fault> {
+    let Opened {
+        recorder,
+        legs,
+        first,
+        started,
+        deadline_ns,
+    } = opened;
+    for (path, bytes) in files {
+        let put = recorder.put(path, bytes);
+        put.map_err(|error| Fault::new(Stage::Marker, error))?;
+    }
+    let synced = recorder.sync();
+    synced.map_err(|error| Fault::new(Stage::Marker, error))?;
+    let running = Running {
+        campaign,
+        frozen,
+        recorder: &recorder,
+        nonce,
+        is_rehearsal: kind == Kind::Rehearsal,
+        deadline_ns,
+    };
+    let (legs, end) = all_legs(&running, &legs, first)?;
+    let (status, fault) = match end {
+        None => (Status::Complete, None),
+        Some(RunEnd::Stopped(fault)) => (Status::Stopped, Some(fault)),
+        Some(RunEnd::Aborted(fault)) => (Status::Aborted, Some(fault)),
+    };
+    let run = ClosedRun {
+        kind,
+        packet: frozen.digest,
+        nonce,
+        status,
+        fault,
+        started: Some(started),
+        legs,
+        removed: Vec::new(),
+    };
+    Ok((recorder, run))
+}
+
+fn all_legs(
+    running: &Running<'_>,
+    plans: &[LegPlan],
+    first: LiveLeg,
+) -> Result<(Vec<RunLeg>, Option<RunEnd>), Fault> {
+    let mut first = Some(first);
+    let mut legs = Vec::new();
+    for (plan, left) in plans.iter().zip((0..plans.len()).rev()) {
+        let ended = match first.take().map_or_else(|| running.begin(plan), Ok) {
+            Ok(live) => running.run(live)?,
+            Err(fault) => {
+                running.recorder.good()?;
+                LegEnd {
+                    status: LegStatus::Broken,
+                    ends_run: Some(RunEnd::Aborted(fault)),
+                }
+            }
+        };
+        legs.push(RunLeg {
+            number: plan.number,
+            leg: plan.leg,
+            device: plan.device.clone(),
+            status: ended.status,
+        });
+        if ended.ends_run.is_some() {
+            return Ok((legs, ended.ends_run));
+        }
+        let is_over = running.frozen.prereg().stop == Stop::FirstFailedLeg;
+        if ended.status == LegStatus::Failed && is_over && left > 0 {
+            let reason = format!("leg {} failed, and {left} more are not begun", plan.number);
+            let end = RunEnd::Stopped(Fault::new(Stage::Leg, reason));
+            return Ok((legs, Some(end)));
+        }
+    }
+    Ok((legs, None))
+}
+
+/// Writes `run.json` and closes the bag.
+pub(super) fn close(
+    campaign: &Campaign<'_>,
+    home: &Dir,
+    recorder: Recorder,
+    run: &ClosedRun,
+) -> Result<Digest, Fault> {
+    let fault = |error: packhouse_bag::WriteError| Fault::new(Stage::Closing, error);
+    let record =
+        closed_record(campaign, home, run).map_err(|error| Fault::new(Stage::Closing, error))?;
+    recorder.put("run.json", &record.render()).map_err(fault)?;
+    let info = BagInfo {
+        software: campaign.software.to_owned(),
+        packet: run.packet,
+    };
+    recorder.close(&info).map_err(fault)
+}
+
+/// `run.json` of a run that ends now.
+pub(crate) fn closed_record(
+    campaign: &Campaign<'_>,
+    home: &Dir,
+    run: &ClosedRun,
+) -> Result<RunRecord, CampaignError> {
+    let host = campaign.lab.host;
+    let ended = instants(campaign.lab.clock);
+    Ok(RunRecord {
+        kind: run.kind,
+        packet: run.packet,
+        nonce: run.nonce,
+        status: run.status,
+        stage: run.fault.as_ref().map(|fault| fault.stage),
+        reason: run.fault.as_ref().map(|fault| fault.reason.clone()),
+        boot: host.boot_id()?,
+        host: HostRecord {
+            kernel: host.kernel()?,
+            cpu: host.cpu()?,
+            file_system: checks::file_system(home)?,
+        },
+        started: run.started,
+        ended,
+        clock: run
+            .started
+            .map_or(ClockRecord::default(), |started| clock(started, ended)),
+        legs: run.legs.clone(),
+        removed: run.removed.clone(),
+    })
+}
+
+/// How far the wall clock went another way than the steady one.
+fn clock(started: Instants, ended: Instants) -> ClockRecord {
+    let wall = i128::from(ended.wall_ns) - i128::from(started.wall_ns);
+    let steady = i128::from(ended.steady_ns) - i128::from(started.steady_ns);
+    let count = |difference: i128| u64::try_from(difference.max(0)).unwrap_or(u64::MAX);
+    ClockRecord {
+        forward_ns: count(wall - steady),
+        back_ns: count(steady - wall),
+    }
+}
+
+fn documents(
+    campaign: &Campaign<'_>,
+    frozen: &Frozen,
+    recorder: &Recorder,
+) -> Result<(), packhouse_bag::WriteError> {
+    for (path, bytes) in frozen.files() {
+        recorder.put(path, bytes)?;
+    }
+    for id in frozen.prereg().fixtures() {
+        if let Some(made) = campaign.recipes.published(id) {
+            recorder.put_fixture(&super::fixture_folder(id, 0), &made)?;
+        }
+    }
+    recorder.sync()
+}
+
+fn armed(ledger: &Ledger, packet: Digest) -> Result<(), CampaignError> {
+    let actual = standing(ledger, packet)?.standing;
+    if actual == Standing::Armed {
+        return Ok(());
+    }
+    Err(CampaignError::Standing {
+        packet,
+        expected: "armed",
+        actual: checks::word(actual),
+    })
+}
+
+fn released(
+    campaign: &Campaign<'_>,
+    writer: &mut Writer,
+    packet: Digest,
+    fault: Fault,
+) -> Result<Ran, CampaignError> {
+    release(campaign, writer, packet, fault.clone())?;
+    Ok(Ran::Released(fault))
+}
+
+/// Gives a packet back that nothing irreversible was done with.
+pub(crate) fn release(
+    campaign: &Campaign<'_>,
+    writer: &mut Writer,
+    packet: Digest,
+    fault: Fault,
+) -> Result<(), CampaignError> {
+    let home = campaign.home(EVIDENCE, packet)?;
+    packhouse_bag::open::discard(&home)?;
+    let nonce = standing(writer.ledger(), packet)?.nonce;
+    let act = Released {
+        packet,
+        nonce: nonce.unwrap_or(Digest::from_bytes([0; 32])),
+        stage: fault.stage,
+        reason: fault.reason,
+    };
+    campaign.append(writer, act)
+}

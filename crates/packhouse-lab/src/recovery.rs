@@ -1,0 +1,250 @@
+//! What a run left that did not come to its end: released, aborted and sealed, or finished.
+//!
+//! Invariants:
+//! - no program is started, and no case is asked: a packet is run once, whatever became of it;
+//! - a nonce without a marker is released, a marker is an abort, a closed bag is finished;
+//! - every step may be killed and done again.
+//!
+//! Specified in `docs/format/evidence.md`, section 6.
+
+use crate::analysis::{Kind, Status};
+use crate::campaign::{
+    Campaign, CampaignError, ClosedRun, EVIDENCE, Fault, Finished, Frozen, authority,
+    closed_record, finish, standing, taken,
+};
+use crate::evidence::{Instants, LegRecord, LegStatus, RunLeg, RunRecord};
+use crate::prereg::Prereg;
+use crate::schedule::{LegPlan, schedule};
+use packhouse_bag::open::look;
+use packhouse_bag::{BagInfo, Found, OpenBag, Resumed, WriteError};
+use packhouse_base::digest::Digest;
+use packhouse_ledger::act::Consumed;
+use packhouse_ledger::state::Standing;
+use packhouse_ledger::{Stage, Writer};
+use packhouse_sys::fs::Dir;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What there was to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Recovered {
+    /// Nothing: no run was begun, or it is sealed.
+    Nothing(Standing),
+    /// A nonce without a marker was released.
+    Released(Fault),
+    /// A run is sealed now.
+    Sealed(Box<Finished>),
+}
+
+/// Finishes what a killed run of a packet left.
+///
+/// # Errors
+/// When this user's marker is there and the ledger knows no nonce, when the bag is not the one that
+/// was closed, and when something can't be read or written; it may be called again then.
+pub fn recover(
+    campaign: &Campaign<'_>,
+    writer: &mut Writer,
+    packet: Digest,
+) -> Result<Recovered, CampaignError> {
+    let state = standing(writer.ledger(), packet)?.clone();
+    let is_marked = taken(campaign, packet)?.is_some();
+    match state.standing {
+        Standing::Nonce if !is_marked => {
+            let fault = Fault::new(Stage::Marker, "killed before the marker");
+            crate::campaign::release(campaign, writer, packet, fault.clone())?;
+            Ok(Recovered::Released(fault))
+        }
+        Standing::Nonce | Standing::Consumed => {
+            let sealed = aborted(campaign, writer, packet, None)?;
+            Ok(Recovered::Sealed(Box::new(sealed)))
+        }
+        Standing::Closed => {
+            let sealed = finish(campaign, writer, packet)?;
+            Ok(Recovered::Sealed(Box::new(sealed)))
+        }
+        Standing::Registered | Standing::Rehearsed | Standing::Reviewed | Standing::Armed
+            if is_marked =>
+        {
+            Err(CampaignError::Consumed { packet })
+        }
+        Standing::Registered
+        | Standing::Rehearsed
+        | Standing::Reviewed
+        | Standing::Armed
+        | Standing::SealedPass
+        | Standing::SealedFail
+        | Standing::SealedAbort => Ok(Recovered::Nothing(state.standing)),
+    }
+}
+
+/// Seals a consumed packet from what is there. Without a fault it was killed.
+///
+/// # Errors
+/// When something can't be read or written.
+pub(crate) fn aborted(
+    campaign: &Campaign<'_>,
+    writer: &mut Writer,
+    packet: Digest,
+    fault: Option<Fault>,
+) -> Result<Finished, CampaignError> {
+    consume(campaign, writer, packet)?;
+    let home = campaign.home(EVIDENCE, packet)?;
+    let (bag, removed) = match look(&home)? {
+        Found::Closed => return finish(campaign, writer, packet),
+        Found::Open => resumed(Resumed::open(&home)?)?,
+        Found::Absent => (OpenBag::create(&home)?, Left::default()),
+    };
+    close(campaign, writer, packet, (bag, removed, &home), fault)?;
+    finish(campaign, writer, packet)
+}
+
+/// What a killed run left in its bag.
+#[derive(Default)]
+struct Left {
+    run: Option<RunRecord>,
+    prereg: Option<Prereg>,
+    legs: BTreeMap<u64, Option<LegRecord>>,
+    removed: Vec<String>,
+}
+
+/// Enters `consumed` where only the marker says it.
+fn consume(
+    campaign: &Campaign<'_>,
+    writer: &mut Writer,
+    packet: Digest,
+) -> Result<(), CampaignError> {
+    let state = standing(writer.ledger(), packet)?;
+    let (Standing::Nonce, Some(nonce)) = (state.standing, state.nonce) else {
+        return Ok(());
+    };
+    let marker = Digest::of(&marker(campaign, packet)?);
+    campaign.append(
+        writer,
+        Consumed {
+            packet,
+            nonce,
+            marker,
+        },
+    )
+}
+
+/// Bytes of the packet's marker, as far as it has any.
+fn marker(campaign: &Campaign<'_>, packet: Digest) -> Result<Vec<u8>, CampaignError> {
+    let taken = taken(campaign, packet)?;
+    Ok(taken.map_or_else(Vec::new, |taken| taken.bytes))
+}
+
+/// Takes up the bag, and reads what says how far the run came. Its `run.json` is written anew.
+fn resumed(mut resumed: Resumed) -> Result<(OpenBag, Left), WriteError> {
+    let mut left = Left::default();
+    if resumed.paths().any(|path| path == RUN) {
+        left.run = RunRecord::parse(&resumed.read(RUN)?).ok();
+        resumed.remove(RUN)?;
+    }
+    if resumed.paths().any(|path| path == PREREG) {
+        left.prereg = Prereg::parse(&resumed.read(PREREG)?).ok();
+    }
+    let numbers: BTreeSet<u64> = resumed.paths().filter_map(leg_number).collect();
+    for number in numbers {
+        let path = format!("{}/leg.json", crate::campaign::leg_folder(number));
+        let record = match resumed.paths().any(|there| there == path) {
+            true => LegRecord::parse(&resumed.read(&path)?).ok(),
+            false => None,
+        };
+        left.legs.insert(number, record);
+    }
+    left.removed = resumed.removed().to_vec();
+    Ok((resumed.into_bag(), left))
+}
+
+/// Writes what is still missing, and closes the bag.
+fn close(
+    campaign: &Campaign<'_>,
+    writer: &Writer,
+    packet: Digest,
+    (mut bag, left, home): (OpenBag, Left, &Dir),
+    fault: Option<Fault>,
+) -> Result<(), CampaignError> {
+    let ledger = writer.ledger();
+    let marker = marker(campaign, packet)?;
+    if !bag.has(PREREG) {
+        let frozen = Frozen::load(campaign, ledger, packet)?;
+        for (path, bytes) in frozen.files() {
+            if !bag.has(path) {
+                bag.put(path, bytes)?;
+            }
+        }
+    }
+    if !marker.is_empty() && !bag.has(MARKER) {
+        bag.put(MARKER, &marker)?;
+    }
+    if !bag.has(AUTHORITY) {
+        bag.put(AUTHORITY, &authority(ledger, packet))?;
+    }
+    let fault = fault.unwrap_or_else(|| killed(&left));
+    let started = left.run.as_ref().and_then(|run| same_boot(campaign, run));
+    let run = ClosedRun {
+        kind: Kind::Run,
+        packet,
+        nonce: standing(ledger, packet)?
+            .nonce
+            .unwrap_or(Digest::from_bytes([0; 32])),
+        status: Status::Aborted,
+        fault: Some(fault),
+        started,
+        legs: legs(campaign, &left),
+        removed: left.removed,
+    };
+    let record = closed_record(campaign, home, &run)?;
+    bag.put(RUN, &record.render())?;
+    bag.close(&BagInfo {
+        software: campaign.software.to_owned(),
+        packet,
+    })?;
+    Ok(())
+}
+
+/// The legs that have a folder. One without its whole record was cut short.
+fn legs(campaign: &Campaign<'_>, left: &Left) -> Vec<RunLeg> {
+    let plans = left.prereg.as_ref();
+    let plans = plans.map_or_else(Vec::new, |prereg| schedule(prereg, campaign.recipes));
+    let planned = |number: u64| plans.iter().find(|plan: &&LegPlan| plan.number == number);
+    let legs = left.legs.iter().map(|(number, record)| {
+        let plan = planned(*number);
+        RunLeg {
+            number: *number,
+            leg: plan.map_or(0, |plan| plan.leg),
+            device: plan.map_or_else(|| "cpu".to_owned(), |plan| plan.device.clone()),
+            status: record
+                .as_ref()
+                .map_or(LegStatus::Broken, |record| record.status),
+        }
+    });
+    legs.collect()
+}
+
+/// How far a killed run came.
+fn killed(left: &Left) -> Fault {
+    if left.run.is_some() {
+        return Fault::new(Stage::Closing, "killed while the bag was closed");
+    }
+    match left.legs.is_empty() {
+        true => Fault::new(Stage::Marker, "killed after the marker"),
+        false => Fault::new(Stage::Leg, "killed while programs were asked"),
+    }
+}
+
+/// When a run of this boot began: another boot's steady clock says nothing here.
+fn same_boot(campaign: &Campaign<'_>, run: &RunRecord) -> Option<Instants> {
+    let boot = campaign.lab.host.boot_id().ok()?;
+    run.started.filter(|_| run.boot == boot)
+}
+
+fn leg_number(path: &str) -> Option<u64> {
+    let (number, _) = path.strip_prefix("legs/")?.split_once('/')?;
+    number.parse().ok()
+}
+
+const RUN: &str = "run.json";
+const PREREG: &str = "prereg.toml";
+const MARKER: &str = "marker.json";
+const AUTHORITY: &str = "authority.jsonl";
