@@ -8,6 +8,9 @@
 
 mod read;
 
+use crate::gates;
+use crate::recipes::Recipes;
+use packhouse_bag::Contents;
 use packhouse_base::canonical::render;
 use packhouse_base::digest::Digest;
 pub use packhouse_ledger::act::Verdict;
@@ -147,6 +150,13 @@ pub struct Ratio {
     pub numerator: String,
     /// Below the line, above zero.
     pub denominator: u64,
+}
+
+/// Analyses a bag.
+///
+/// Never fails: what is broken is a failure of a gate, and no pass.
+pub fn analyse(bag: &Contents, analyzer: Digest, recipes: &Recipes) -> Analysis {
+    gates::judge(bag, analyzer, recipes).analysis
 }
 
 impl Analysis {

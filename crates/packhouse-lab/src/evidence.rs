@@ -12,7 +12,7 @@ pub mod run;
 
 pub use exchange::{Event, Line, LineError, SeenOutput, SeenRecord};
 pub use leg::{LegKind, LegRecord, ObjectRecord, ProgramRecord};
-pub use reading::{Failure, Reading};
+pub use reading::{Failure, LegReading, Reading, leg_folder};
 pub use run::{ClockRecord, HostRecord, RunLeg, RunRecord};
 
 use crate::prereg::Treatment;

@@ -10,8 +10,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Fixtures that were made, kept for who asks again.
 #[derive(Debug, Default)]
 pub struct Recipes {
-    made: Mutex<BTreeMap<(String, Option<u64>), Option<Arc<Made>>>>,
+    made: Mutex<BTreeMap<Recipe, Option<Arc<Made>>>>,
 }
+
+/// An id, and the seed of what is drawn.
+type Recipe = (String, Option<u64>);
 
 /// A fixture and its files.
 #[derive(Debug)]
@@ -62,7 +65,11 @@ impl Recipes {
 }
 
 fn digests(fixture: &Fixture) -> BTreeMap<String, Digest> {
-    let tensors: Vec<&[u8]> = fixture.tensors.values().map(|it| it.bytes.as_slice()).collect();
+    let tensors: Vec<&[u8]> = fixture
+        .tensors
+        .values()
+        .map(|it| it.bytes.as_slice())
+        .collect();
     let digests = Digest::of_many(&tensors);
     fixture.tensors.keys().cloned().zip(digests).collect()
 }

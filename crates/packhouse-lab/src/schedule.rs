@@ -58,7 +58,9 @@ impl LegPlan {
 
     /// The cases of one program, in order.
     pub fn asks_of(&self, treatment: Treatment) -> impl Iterator<Item = &PlannedCase> {
-        self.asks.iter().filter(move |ask| ask.treatment == treatment)
+        self.asks
+            .iter()
+            .filter(move |ask| ask.treatment == treatment)
     }
 }
 
@@ -125,7 +127,13 @@ fn exact(prereg: &Prereg, recipes: &Recipes, treatment: Treatment) -> Vec<Planne
 
 fn timed(timing: &Timing) -> Vec<PlannedCase> {
     let case = |treatment, repeat| {
-        PlannedCase::new(treatment, &timing.fixture, &timing.arm, timing.width, repeat)
+        PlannedCase::new(
+            treatment,
+            &timing.fixture,
+            &timing.arm,
+            timing.width,
+            repeat,
+        )
     };
     let epochs = (0..timing.epochs).flat_map(|epoch| {
         [Treatment::Control, Treatment::Candidate].map(|treatment| case(treatment, epoch))

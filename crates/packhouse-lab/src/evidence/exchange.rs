@@ -187,7 +187,9 @@ impl Side {
     }
 
     fn from_id(id: &str) -> Option<Self> {
-        [Self::Controller, Self::Component].into_iter().find(|side| side.id() == id)
+        [Self::Controller, Self::Component]
+            .into_iter()
+            .find(|side| side.id() == id)
     }
 }
 

@@ -120,9 +120,7 @@ impl LegKind {
 
 impl ProgramRecord {
     fn value(&self) -> Value {
-        let object = |object: &ObjectRecord| {
-            json!({ "name": object.name, "sha256": object.sha256.to_string() })
-        };
+        let object = |object: &ObjectRecord| json!({ "name": object.name, "sha256": object.sha256.to_string() });
         json!({
             "treatment": self.treatment.word(),
             "pid": self.pid,
@@ -155,7 +153,9 @@ fn object(fields: &mut Fields) -> Result<ObjectRecord, RecordError> {
 fn is_exit(text: &str) -> Option<String> {
     let number = text.strip_prefix("code ").or(text.strip_prefix("signal "));
     let is_number = number.is_some_and(|number| {
-        number.parse::<u32>().is_ok_and(|parsed| parsed.to_string() == number)
+        number
+            .parse::<u32>()
+            .is_ok_and(|parsed| parsed.to_string() == number)
     });
     (is_number || text == "killed").then(|| text.to_owned())
 }

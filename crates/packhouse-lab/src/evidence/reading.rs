@@ -187,7 +187,11 @@ impl Files<'_> {
             }
             (Kind::Rehearsal, None) => None,
             (Kind::Rehearsal, Some(_)) => {
-                self.fail("marker.unexpected", MARKER, "there, and this is a rehearsal");
+                self.fail(
+                    "marker.unexpected",
+                    MARKER,
+                    "there, and this is a rehearsal",
+                );
                 None
             }
             (Kind::Run, Some(_)) => self.record(MARKER, MarkerRecord::parse),

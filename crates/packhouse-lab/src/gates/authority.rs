@@ -1,0 +1,213 @@
+//! Lines of the ledger in a bag: whether they give this run its right.
+
+use super::records::path_of_authority;
+use crate::analysis::Kind;
+use crate::evidence::Failure;
+use crate::evidence::Reading;
+use crate::evidence::reading::{AUTHORITY, MARKER};
+use packhouse_base::digest::Digest;
+use packhouse_ledger::act::{Armed, Consumed, Genesis, Nonce, Reviewed};
+use packhouse_ledger::{Act, Entry, LaneAction, Review};
+use std::collections::BTreeSet;
+
+/// Judges all of it.
+pub(crate) fn authority(reading: &Reading, failures: &mut Vec<Failure>) {
+    if reading.authority.is_empty() {
+        return;
+    }
+    chain(reading, failures);
+    strangers(reading, failures);
+    required(reading, failures);
+    if reading.kind() == Kind::Run {
+        armed(reading, failures);
+        nonce(reading, failures);
+    }
+}
+
+/// The lab's id.
+pub(crate) fn lab(reading: &Reading) -> Option<Digest> {
+    entries(reading).find_map(|entry| match &entry.act {
+        Act::Genesis(Genesis { id, .. }) => Some(*id),
+        _ => None,
+    })
+}
+
+/// The head of the ledger before this packet was consumed.
+pub(crate) fn before_consumed(reading: &Reading) -> Option<Digest> {
+    let is_it = |entry: &&Entry| match &entry.act {
+        Act::Consumed(Consumed { packet, .. }) => *packet == reading.packet_digest,
+        _ => false,
+    };
+    entries(reading).find(is_it).map(|entry| entry.previous)
+}
+
+fn entries(reading: &Reading) -> impl Iterator<Item = &Entry> {
+    reading.authority.iter().map(|(_, entry)| entry)
+}
+
+fn chain(reading: &Reading, failures: &mut Vec<Failure>) {
+    let first = &reading.authority[0].1;
+    if first.index != 0 || !matches!(first.act, Act::Genesis(_)) {
+        failures.push(Failure::new(
+            "authority.chain",
+            AUTHORITY,
+            "genesis is not the first line",
+        ));
+    }
+    for (line, pair) in reading.authority.windows(2).enumerate() {
+        let [(_, before), (_, after)] = pair else {
+            continue;
+        };
+        let path = path_of_authority(line + 1);
+        if after.index <= before.index {
+            let words = format!("index {} behind {}", after.index, before.index);
+            failures.push(Failure::new("authority.chain", path, words));
+        } else if after.index == before.index + 1 && after.previous != before.digest {
+            let words = format!(
+                "previous {}, the line before is {}",
+                after.previous, before.digest
+            );
+            failures.push(Failure::new("authority.chain", path, words));
+        }
+    }
+}
+
+/// Lines of other packets and lanes have no business here.
+fn strangers(reading: &Reading, failures: &mut Vec<Failure>) {
+    let lane = reading
+        .packet
+        .as_ref()
+        .map(|packet| packet.lane.id.as_str());
+    for (line, entry) in entries(reading).enumerate() {
+        let is_ours = match &entry.act {
+            Act::Genesis(_) => true,
+            Act::Lane(act) => lane.is_none_or(|lane| act.lane.as_str() == lane),
+            Act::Note(note) => {
+                let of = note.lane.as_ref().map(|lane| lane.as_str());
+                lane.is_none_or(|lane| of == Some(lane))
+            }
+            other => other.packet() == Some(reading.packet_digest),
+        };
+        if !is_ours {
+            let words = format!("{} of another packet or lane", entry.act.kind());
+            failures.push(Failure::new(
+                "authority.state",
+                path_of_authority(line),
+                words,
+            ));
+        }
+    }
+}
+
+/// The lane was opened with this document, and the packet registered with this preregistration.
+fn required(reading: &Reading, failures: &mut Vec<Failure>) {
+    let Some(packet) = &reading.packet else {
+        return;
+    };
+    let is_open = entries(reading).any(|entry| match &entry.act {
+        Act::Lane(act) => {
+            act.action == LaneAction::Open
+                && act.lane.as_str() == packet.lane.id
+                && act.document == Some(packet.lane.sha256)
+        }
+        _ => false,
+    });
+    let is_registered = entries(reading).any(|entry| match &entry.act {
+        Act::Registered(act) => {
+            act.packet == reading.packet_digest
+                && act.experiment.as_str() == packet.experiment
+                && act.lane.as_str() == packet.lane.id
+                && act.prereg == packet.prereg
+        }
+        _ => false,
+    });
+    let required = [
+        (
+            is_open,
+            "the lane was not opened with the packet's document of it",
+        ),
+        (is_registered, "the packet was not registered as it is"),
+    ];
+    for (is_so, words) in required {
+        if !is_so {
+            failures.push(Failure::new("authority.state", AUTHORITY, words));
+        }
+    }
+}
+
+/// The packet was armed, by as many approvals as the preregistration demands.
+fn armed(reading: &Reading, failures: &mut Vec<Failure>) {
+    let armed = entries(reading).filter_map(|entry| match &entry.act {
+        Act::Armed(armed) if armed.packet == reading.packet_digest => Some(armed),
+        _ => None,
+    });
+    let Some(armed) = armed.last() else {
+        failures.push(Failure::new(
+            "authority.state",
+            AUTHORITY,
+            "the packet was not armed",
+        ));
+        return;
+    };
+    let approvers: BTreeSet<&str> = armed
+        .reviews
+        .iter()
+        .filter_map(|index| approver(reading, armed, *index))
+        .collect();
+    let needed = reading.prereg.as_ref().map_or(0, |prereg| prereg.reviewers);
+    if (approvers.len() as u64) < needed || approvers.len() != armed.reviews.len() {
+        let words = format!(
+            "armed by {} approvals of {} reviewers, {needed} are needed",
+            armed.reviews.len(),
+            approvers.len(),
+        );
+        failures.push(Failure::new("authority.state", AUTHORITY, words));
+    }
+}
+
+/// Who approved by an entry that `armed` cites.
+fn approver<'a>(reading: &'a Reading, armed: &Armed, index: u64) -> Option<&'a str> {
+    let entry = entries(reading).find(|entry| entry.index == index)?;
+    match &entry.act {
+        Act::Reviewed(Reviewed {
+            packet,
+            reviewer,
+            verdict: Review::Approve,
+            ..
+        }) if *packet == armed.packet => Some(reviewer),
+        _ => None,
+    }
+}
+
+/// The nonce that is open, the one that is consumed and the run's are one.
+fn nonce(reading: &Reading, failures: &mut Vec<Failure>) {
+    let mut fail = |code, words: String| failures.push(Failure::new(code, AUTHORITY, words));
+    let last = entries(reading).last().map(|entry| &entry.act);
+    let Some(Act::Consumed(consumed)) = last else {
+        fail(
+            "authority.state",
+            "the last line is not this packet's consumed".to_owned(),
+        );
+        return;
+    };
+    let opened = entries(reading).filter_map(|entry| match &entry.act {
+        Act::Nonce(Nonce { packet, nonce }) if *packet == reading.packet_digest => Some(*nonce),
+        _ => None,
+    });
+    let opened = opened.last();
+    let run = reading.run.as_ref().map(|run| run.nonce);
+    if opened != Some(consumed.nonce) || run.is_some_and(|run| run != consumed.nonce) {
+        fail(
+            "authority.nonce",
+            format!("consumed nonce {}", consumed.nonce),
+        );
+    }
+    let marker = reading.payload.get(MARKER).map(Digest::of);
+    if let Some(marker) = marker.filter(|marker| *marker != consumed.marker) {
+        let words = format!(
+            "consumed cites marker {}, here is {marker}",
+            consumed.marker
+        );
+        fail("authority.nonce", words);
+    }
+}

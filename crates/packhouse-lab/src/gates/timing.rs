@@ -1,0 +1,146 @@
+//! A-B-B-A blocks of each timing leg: what each saved per cycle, and whether that is enough.
+
+use super::declared::{Judged, Measure};
+use crate::analysis::{Basis, Ratio, Timing};
+use crate::evidence::Failure;
+use crate::prereg::{self, Treatment};
+use crate::schedule::{LegPlan, TIMED_REPEAT};
+use packhouse_gate::{Paired, Rational, Spans};
+use std::collections::BTreeMap;
+
+/// A timing leg with its two sessions.
+pub(crate) struct TimedLeg<'a> {
+    /// The leg.
+    pub(crate) plan: &'a LegPlan,
+    /// Path of its exchange.
+    pub(crate) path: &'a str,
+    /// Its sessions.
+    pub(crate) sessions: Vec<&'a Judged<'a>>,
+}
+
+/// Judges every timing leg by itself.
+pub(crate) fn measure(rule: &prereg::Timing, legs: &[TimedLeg<'_>]) -> (Measure, Vec<Timing>) {
+    let (mut timings, mut failures, mut told) = (Vec::new(), Vec::new(), Vec::new());
+    for leg in legs {
+        let Some(blocks) = leg.blocks(rule) else {
+            let words = "not every timed case has an answer without a fault";
+            failures.push(Failure::new("timing.missing", leg.path, words));
+            continue;
+        };
+        let paired = match Paired::of(rule.cycles, &blocks) {
+            Ok(paired) => paired,
+            Err(error) => {
+                failures.push(Failure::new("timing.span", leg.path, error));
+                continue;
+            }
+        };
+        let device = &leg.plan.device;
+        told.push(format!(
+            "{device}: wins = {} of {}, median = {} ns",
+            paired.wins,
+            blocks.len(),
+            in_words(paired.median),
+        ));
+        failures.extend(missed(rule, leg, &paired));
+        timings.push(timing(leg.plan, &paired));
+    }
+    let (wins, blocks, saving) = (
+        rule.minimum_wins,
+        rule.blocks,
+        rule.minimum_median_saving_ns,
+    );
+    let measure = Measure {
+        gate: "timing",
+        basis: Basis::Mixed,
+        is_of_candidate: true,
+        was_asked: !timings.is_empty(),
+        threshold: format!("wins >= {wins} of {blocks}, median >= {saving} ns on every device"),
+        measured: match told.is_empty() {
+            true => "nothing".to_owned(),
+            false => told.join("; "),
+        },
+        failures,
+    };
+    (measure, timings)
+}
+
+impl TimedLeg<'_> {
+    /// The spans of all blocks; none where one is not there.
+    fn blocks(&self, rule: &prereg::Timing) -> Option<Vec<Spans>> {
+        let control = self.spans(Treatment::Control);
+        let candidate = self.spans(Treatment::Candidate);
+        let block = |block| {
+            let [control_ns, candidate_ns] = [&control, &candidate].map(|spans| {
+                let spans = spans.get(&(TIMED_REPEAT + block))?;
+                <[u64; 2]>::try_from(spans.as_slice()).ok()
+            });
+            Some(Spans {
+                control_ns: control_ns?,
+                candidate_ns: candidate_ns?,
+            })
+        };
+        (0..rule.blocks).map(block).collect()
+    }
+
+    /// Repeat to the nanoseconds of its timed cases, in their order.
+    fn spans(&self, treatment: Treatment) -> BTreeMap<u64, Vec<u64>> {
+        let mut spans: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+        let sessions = self
+            .sessions
+            .iter()
+            .filter(|one| one.treatment == treatment);
+        for good in sessions.flat_map(|one| &one.good) {
+            if let Some(timed) = good.checked.attested().timed {
+                spans
+                    .entry(good.case.planned.repeat)
+                    .or_default()
+                    .push(timed.elapsed_ns);
+            }
+        }
+        spans
+    }
+}
+
+/// The thresholds that a leg misses.
+fn missed(rule: &prereg::Timing, leg: &TimedLeg<'_>, paired: &Paired) -> Vec<Failure> {
+    let mut failures = Vec::new();
+    let device = &leg.plan.device;
+    let (wins, minimum_wins) = (paired.wins, rule.minimum_wins);
+    if wins < minimum_wins {
+        let words = format!("{device}: {wins} wins, expected {minimum_wins} or more");
+        failures.push(Failure::new("timing.wins", leg.path, words));
+    }
+    let minimum = rule.minimum_median_saving_ns;
+    if !paired.meets(0, minimum) {
+        let median = in_words(paired.median);
+        let words = format!("{device}: median {median} ns per cycle, expected {minimum} or more");
+        failures.push(Failure::new("timing.median", leg.path, words));
+    }
+    failures
+}
+
+fn timing(plan: &LegPlan, paired: &Paired) -> Timing {
+    Timing {
+        leg: plan.number,
+        device: plan.device.clone(),
+        blocks: paired.savings.len() as u64,
+        wins: paired.wins,
+        savings: paired.savings.iter().copied().map(ratio).collect(),
+        median: ratio(paired.median),
+        sign_test_p: paired.sign.one_sided.to_string(),
+        hodges_lehmann: ratio(paired.hodges_lehmann),
+        bootstrap_lower_95: ratio(paired.bootstrap_lower_95),
+    }
+}
+
+fn ratio(rational: Rational) -> Ratio {
+    let denominator = u64::try_from(rational.denominator());
+    Ratio {
+        numerator: rational.numerator().to_string(),
+        denominator: denominator.expect("because cycles are bounded"),
+    }
+}
+
+fn in_words(rational: Rational) -> String {
+    format!("{}/{}", rational.numerator(), rational.denominator())
+}
