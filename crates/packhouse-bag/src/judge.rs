@@ -37,7 +37,9 @@ pub fn check(contents: &Contents) -> Result<(), Vec<BagFault>> {
     }
     if let Some(list) = list(contents, MANIFEST_FILE, is_payload, &mut faults) {
         compare(&list, &digests, &mut faults);
-        let payload = digests.keys().filter(|path| is_payload(path) && is_path(path));
+        let payload = digests
+            .keys()
+            .filter(|path| is_payload(path) && is_path(path));
         let unlisted = payload.filter(|path| !list.digests.contains_key(**path));
         faults.extend(unlisted.map(|path| BagFault::Unlisted {
             path: (*path).to_owned(),

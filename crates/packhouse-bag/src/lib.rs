@@ -36,9 +36,9 @@ pub use contents::{Contents, ReadError};
 pub use faults::{BagFault, Bound, FormFault};
 pub use info::{BagInfo, Oxum};
 pub use judge::{check, closed};
-pub use open::{Found, OpenBag, Resumed, WriteError};
+pub use open::{Found, OpenBag, Resumed, WriteError, discard, look};
 pub use paths::{is_name, is_path};
-pub use write_new::{Outcome, WriteNewError, write_new};
+pub use write_new::{Outcome, WriteNewError, open_or_make_dir, write_new};
 
 /// The folder of a closed bag, beside its analyses and seals.
 pub const BAG_DIR: &str = "bag";

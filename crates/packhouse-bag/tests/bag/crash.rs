@@ -5,8 +5,8 @@
 //! The canaries at the end leave out a sync and must be noticed.
 
 use crate::samples::{bag, disk, home, info, payload};
-use packhouse_bag::open::{discard, look};
-use packhouse_bag::{Contents, Found, OpenBag, Outcome, Resumed, check, write_new};
+
+use packhouse_bag::{Contents, Found, OpenBag, Outcome, Resumed, check, discard, look, write_new};
 use packhouse_base::digest::Digest;
 use packhouse_sim::{Crash, Fault, SimFs, Skip};
 use packhouse_sys::fs::FsErrorKind;
@@ -38,12 +38,16 @@ fn write(sim: &SimFs, told: &mut Told) -> Result<(), String> {
     let mut bag = OpenBag::create(&home(sim)).map_err(text)?;
     told.created = true;
     bag.put("packet.json", bytes("packet.json")).map_err(text)?;
-    bag.append(EXCHANGE, &bytes(EXCHANGE)[..HALF]).map_err(text)?;
+    bag.append(EXCHANGE, &bytes(EXCHANGE)[..HALF])
+        .map_err(text)?;
     bag.sync().map_err(text)?;
     told.half = true;
-    bag.append(EXCHANGE, &bytes(EXCHANGE)[HALF..]).map_err(text)?;
-    bag.put("outputs/00ff", bytes("outputs/00ff")).map_err(text)?;
-    bag.put("legs/00/leg.json", bytes("legs/00/leg.json")).map_err(text)?;
+    bag.append(EXCHANGE, &bytes(EXCHANGE)[HALF..])
+        .map_err(text)?;
+    bag.put("outputs/00ff", bytes("outputs/00ff"))
+        .map_err(text)?;
+    bag.put("legs/00/leg.json", bytes("legs/00/leg.json"))
+        .map_err(text)?;
     told.closed = Some(bag.close(&info()).map_err(text)?);
     Ok(())
 }
@@ -72,7 +76,9 @@ fn inspect(sim: &SimFs, told: Told) -> Result<(), String> {
 }
 
 fn inspect_closed(sim: &SimFs, told: Told) -> Result<(), String> {
-    let dir = home(sim).open_dir("bag").map_err(|error| error.to_string())?;
+    let dir = home(sim)
+        .open_dir("bag")
+        .map_err(|error| error.to_string())?;
     let contents = Contents::read(&dir).map_err(|error| error.to_string())?;
     check(&contents).map_err(|faults| format!("{faults:?}"))?;
     if contents != bag() {
@@ -88,7 +94,9 @@ fn inspect_open(resumed: &Resumed, told: Told) -> Result<(), String> {
     let payload = payload();
     for path in resumed.paths() {
         let actual = resumed.read(path).map_err(|error| error.to_string())?;
-        let whole = payload.get(path).ok_or_else(|| format!("{path} is invented"))?;
+        let whole = payload
+            .get(path)
+            .ok_or_else(|| format!("{path} is invented"))?;
         if path == EXCHANGE {
             let is_half = actual.len() >= HALF && actual[..HALF] == whole[..HALF];
             if told.half && !is_half {
@@ -118,7 +126,9 @@ fn go_on(sim: &SimFs, resumed: Resumed) -> Result<(), String> {
     bag.put("run.json", b"{}\n").map_err(text)?;
     let digest = bag.close(&info()).map_err(text)?;
     let sim = sim.crash(Crash::Lost, 7);
-    let dir = home(&sim).open_dir("bag").map_err(|error| error.to_string())?;
+    let dir = home(&sim)
+        .open_dir("bag")
+        .map_err(|error| error.to_string())?;
     let contents = Contents::read(&dir).map_err(|error| error.to_string())?;
     check(&contents).map_err(|faults| format!("{faults:?}"))?;
     if contents.digest() != Some(digest) || contents.payload() != expected {
@@ -200,7 +210,10 @@ fn a_disk_that_changes_a_bit_of_any_write_is_found_before_the_bag_is_closed() {
         match ended {
             Ok(()) => inspect_closed(&sim, told).expect("because it was closed"),
             Err(words) => {
-                assert!(words.starts_with("/evidence/packet/bag.open: "), "{at}: {words}");
+                assert!(
+                    words.starts_with("/evidence/packet/bag.open: "),
+                    "{at}: {words}"
+                );
                 let found = look(&home(&sim)).expect("because there is only one");
                 assert_eq!(found, Found::Open, "{at}");
                 found_count += 1;
@@ -276,7 +289,10 @@ fn a_file_beside_a_bag_is_whole_or_absent_and_durable_once_it_is_told() {
         for fault in [
             Fault::Stop { at },
             Fault::Full { at },
-            Fault::Error { at, kind: FsErrorKind::Io },
+            Fault::Error {
+                at,
+                kind: FsErrorKind::Io,
+            },
         ] {
             for crash in CRASHES {
                 let sim = disk(1);

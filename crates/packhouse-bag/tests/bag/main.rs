@@ -4,6 +4,9 @@
 
 mod crash;
 mod forms;
+mod histories;
 mod samples;
+mod seals;
+mod signatures;
 mod tampered;
 mod writing;

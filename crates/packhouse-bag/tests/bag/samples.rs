@@ -80,5 +80,8 @@ pub(crate) fn lay(folder: &Path, contents: &Contents) {
 
 /// Code and path of each fault.
 pub(crate) fn codes(faults: &[packhouse_bag::BagFault]) -> Vec<(&str, &str)> {
-    faults.iter().map(|fault| (fault.code(), fault.path())).collect()
+    faults
+        .iter()
+        .map(|fault| (fault.code(), fault.path()))
+        .collect()
 }

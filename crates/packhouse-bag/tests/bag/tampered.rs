@@ -8,6 +8,10 @@ use std::path::Path;
 use std::process::Command;
 
 type Tamper = Box<dyn Fn(&mut Contents)>;
+/// Code and path.
+type Fault = (&'static str, &'static str);
+/// A change, and all that is found.
+type Case = (&'static str, Tamper, Vec<Fault>);
 
 fn text(bag: &Contents, name: &str) -> String {
     let bytes = bag.get(name).expect("because every bag has it");
@@ -71,91 +75,126 @@ fn doubled(text: String) -> String {
 }
 
 #[rustfmt::skip]
-fn matrix() -> Vec<(&'static str, Tamper, Vec<(&'static str, &'static str)>)> {
+fn of_the_payload() -> Vec<Case> {
+    let oxum = ("bag.oxum", "bag-info.txt");
+    let not_a_path = |path| vec![("bag.path", path)];
     vec![
-        ("another byte of an output", insert(OUTPUT, &[1; 256]), vec![("bag.digest", OUTPUT)]),
-        ("an output cut by a byte", insert(OUTPUT, &[1; 255]),
-            vec![("bag.oxum", "bag-info.txt"), ("bag.digest", OUTPUT)]),
-        ("an output removed", remove(OUTPUT),
-            vec![("bag.oxum", "bag-info.txt"), ("bag.listed-missing", OUTPUT)]),
-        ("a file invented", insert("data/zz", b"1"),
-            vec![("bag.oxum", "bag-info.txt"), ("bag.unlisted", "data/zz")]),
-        ("a file beside the payload", insert("readme.txt", b"1"), vec![("bag.unlisted", "readme.txt")]),
-        ("an empty file, with lists that fit", reclosed("zz", b""), vec![("bag.empty-file", "data/zz")]),
-        ("a path with a blank, with lists that fit", reclosed("a b", b"1"),
-            vec![("bag.path", "data/a b")]),
-        ("a path with an upper case letter", reclosed("Zz", b"1"), vec![("bag.path", "data/Zz")]),
-        ("a path that leads out", reclosed("../zz", b"1"), vec![("bag.path", "data/../zz")]),
-        ("a path that hides", reclosed(".zz", b"1"), vec![("bag.path", "data/.zz")]),
-        ("a path of nine components", reclosed("1/2/3/4/5/6/7/8", b"1"),
-            vec![("bag.path", "data/1/2/3/4/5/6/7/8")]),
-        ("a file that is a folder of others", reclosed("outputs", b"1"),
-            vec![("bag.path", "data/outputs")]),
-        ("no declaration", remove("bagit.txt"), vec![("bag.not-bagit", "bagit.txt")]),
-        ("no info", remove("bag-info.txt"), vec![("bag.not-bagit", "bag-info.txt")]),
-        ("no manifest", remove(MANIFEST), vec![("bag.not-bagit", MANIFEST)]),
-        ("no tag manifest", remove(TAGS), vec![("bag.not-bagit", TAGS)]),
+        ("another byte", insert(OUTPUT, &[1; 256]), vec![("bag.digest", OUTPUT)]),
+        ("a byte less", insert(OUTPUT, &[1; 255]), vec![oxum, ("bag.digest", OUTPUT)]),
+        ("a file gone", remove(OUTPUT), vec![oxum, ("bag.listed-missing", OUTPUT)]),
+        ("one invented", insert("data/zz", b"1"), vec![oxum, ("bag.unlisted", "data/zz")]),
+        ("an empty one, listed", reclosed("zz", b""), vec![("bag.empty-file", "data/zz")]),
+        ("a blank in a path, listed", reclosed("a b", b"1"), not_a_path("data/a b")),
+        ("an upper case letter, listed", reclosed("Zz", b"1"), not_a_path("data/Zz")),
+        ("a path out, listed", reclosed("../zz", b"1"), not_a_path("data/../zz")),
+        ("a hidden one, listed", reclosed(".zz", b"1"), not_a_path("data/.zz")),
+        ("nine components, listed", reclosed("1/2/3/4/5/6/7/8", b"1"),
+            not_a_path("data/1/2/3/4/5/6/7/8")),
+        ("a folder of others, listed", reclosed("outputs", b"1"), not_a_path("data/outputs")),
+        ("a file as the folder of all", insert("data", b"1"),
+            vec![("bag.path", "data"), ("bag.unlisted", "data")]),
+        ("a file beside it", insert("readme.txt", b"1"), vec![("bag.unlisted", "readme.txt")]),
+    ]
+}
+
+#[rustfmt::skip]
+fn of_the_files_beside_it() -> Vec<Case> {
+    let not_bagit = |path| vec![("bag.not-bagit", path)];
+    let info = |from: &'static str, to: &'static str| {
+        edit("bag-info.txt", move |text| text.replace(from, to))
+    };
+    let oxum = || vec![("bag.oxum", "bag-info.txt")];
+    let tags = |change: fn(String) -> String| edit(TAGS, change);
+    vec![
+        ("no declaration", remove("bagit.txt"), not_bagit("bagit.txt")),
+        ("no info", remove("bag-info.txt"), not_bagit("bag-info.txt")),
+        ("no manifest", remove(MANIFEST), not_bagit(MANIFEST)),
+        ("no tag manifest", remove(TAGS), not_bagit(TAGS)),
         ("another version, fitting", edit("bagit.txt", |text| text.replace("1.0", "0.97")),
-            vec![("bag.not-bagit", "bagit.txt")]),
+            not_bagit("bagit.txt")),
         ("another version", insert("bagit.txt", b"BagIt-Version: 0.97\n"),
             vec![("bag.digest", "bagit.txt"), ("bag.not-bagit", "bagit.txt")]),
-        ("another payload size, fitting", edit("bag-info.txt", |text| text.replace("296.4", "297.4")),
-            vec![("bag.oxum", "bag-info.txt")]),
-        ("another number of files, fitting", edit("bag-info.txt", |text| text.replace("296.4", "296.5")),
-            vec![("bag.oxum", "bag-info.txt")]),
-        ("another label, fitting", edit("bag-info.txt", |text| text.replace("Oxum", "Oxun")),
-            vec![("bag.not-bagit", "bag-info.txt")]),
-        ("a file no more listed, fitting",
-            edit(MANIFEST, |text| text.lines().take(3).map(|line| format!("{line}\n")).collect()),
-            vec![("bag.unlisted", "data/packet.json")]),
-        ("a line twice, fitting", edit(MANIFEST, doubled), vec![("bag.not-bagit", MANIFEST)]),
-        ("two lines in another order, fitting", edit(MANIFEST, swapped), vec![("bag.not-bagit", MANIFEST)]),
-        ("the sign of a binary file, fitting", edit(MANIFEST, |text| text.replace("  ", " *")),
-            vec![("bag.not-bagit", MANIFEST)]),
-        ("upper case digits, fitting", edit(MANIFEST, |text| text.replacen("40aff2e", "40AFF2E", 1)),
-            vec![("bag.not-bagit", MANIFEST)]),
-        ("a digest one digit short, fitting", edit(MANIFEST, |text| text.replacen("40aff2e", "40aff2", 1)),
-            vec![("bag.not-bagit", MANIFEST)]),
-        ("no last line end, fitting", edit(MANIFEST, |text| text.trim_end().to_owned()),
-            vec![("bag.not-bagit", MANIFEST)]),
-        ("line ends of two bytes, fitting", edit(MANIFEST, |text| text.replace('\n', "\r\n")),
-            vec![("bag.path", "data/legs/00/exchange.jsonl\r"), ("bag.path", "data/legs/00/leg.json\r"),
-                ("bag.path", "data/outputs/00ff\r"), ("bag.path", "data/packet.json\r"),
-                ("bag.unlisted", "data/legs/00/exchange.jsonl"), ("bag.unlisted", "data/legs/00/leg.json"),
-                ("bag.unlisted", "data/outputs/00ff"), ("bag.unlisted", "data/packet.json")]),
-        ("an absolute path in the list, fitting",
-            edit(MANIFEST, |text| text.replace("data/packet.json", "/etc/passwd")),
-            vec![("bag.not-bagit", MANIFEST)]),
-        ("a path that leads out in the list, fitting",
-            edit(MANIFEST, |text| text.replace("data/packet.json", "data/outputs/zz/../../a")),
-            vec![("bag.path", "data/outputs/zz/../../a"), ("bag.unlisted", "data/packet.json")]),
-        ("a file of another list, fitting",
-            edit(MANIFEST, |text| text.replace("data/packet.json", "tagmanifest-sha256.txt")),
-            vec![("bag.not-bagit", MANIFEST)]),
-        ("an empty manifest, fitting", edit(MANIFEST, |_| String::new()),
-            vec![("bag.empty-file", MANIFEST), ("bag.unlisted", "data/legs/00/exchange.jsonl"),
-                ("bag.unlisted", "data/legs/00/leg.json"), ("bag.unlisted", "data/outputs/00ff"),
-                ("bag.unlisted", "data/packet.json")]),
-        ("a manifest's line changed", Box::new(|bag| {
+        ("another payload size, fitting", info("296.4", "297.4"), oxum()),
+        ("another number of files, fitting", info("296.4", "296.5"), oxum()),
+        ("another label, fitting", info("Oxum", "Oxun"), not_bagit("bag-info.txt")),
+        ("a tag less", tags(|text| without_first(&text)), not_bagit(TAGS)),
+        ("a payload file among the tags", tags(|text| {
+            format!("{text}{}  {OUTPUT}\n", "0".repeat(64))
+        }), not_bagit(TAGS)),
+        ("another digest of a tag", tags(|text| {
+            format!("{}{}", "0".repeat(64), &text[64..])
+        }), vec![("bag.digest", "bag-info.txt")]),
+    ]
+}
+
+#[rustfmt::skip]
+fn of_the_manifest() -> Vec<Case> {
+    let not_bagit = || vec![("bag.not-bagit", MANIFEST)];
+    let list = |change: fn(String) -> String| edit(MANIFEST, change);
+    let last = "data/packet.json";
+    let unlisted = || bag().payload().paths().map(unlisted).collect::<Vec<Fault>>();
+    let cut = bag().payload().paths().map(with_return).collect::<Vec<Fault>>();
+    vec![
+        ("a line less", list(|text| without_last(&text)), vec![("bag.unlisted", last)]),
+        ("a line twice", list(doubled), not_bagit()),
+        ("another order", list(swapped), not_bagit()),
+        ("the sign of binary files", list(|text| text.replace("  ", " *")), not_bagit()),
+        ("upper case", list(|text| text.replacen("40aff2e", "40AFF2E", 1)), not_bagit()),
+        ("a digit less", list(|text| text.replacen("40aff2e", "40aff2", 1)), not_bagit()),
+        ("no last line end", list(|text| text.trim_end().to_owned()), not_bagit()),
+        ("line ends of two bytes", list(|text| text.replace('\n', "\r\n")),
+            [cut, unlisted()].concat()),
+        ("an absolute path", list(|text| text.replace("data/packet.json", "/etc/passwd")),
+            not_bagit()),
+        ("a path out", list(|text| text.replace("data/packet.json", "data/p/../../x")),
+            vec![("bag.path", "data/p/../../x"), ("bag.unlisted", last)]),
+        ("a file of the other list", list(|text| text.replace("data/packet.json", TAGS)),
+            not_bagit()),
+        ("nothing", list(|_| String::new()),
+            [vec![("bag.empty-file", MANIFEST)], unlisted()].concat()),
+        ("another digest", Box::new(|bag| {
             let edited = text(bag, MANIFEST).replacen("40aff2e", "00aff2e", 1);
             bag.insert(MANIFEST, edited.into_bytes());
         }), vec![("bag.digest", OUTPUT), ("bag.digest", MANIFEST)]),
-        ("the tag manifest without the info", edit(TAGS, |text| text.lines().skip(1)
-            .map(|line| format!("{line}\n")).collect()), vec![("bag.not-bagit", TAGS)]),
-        ("the tag manifest with a payload file", edit(TAGS, |text| {
-            format!("{text}{}  {OUTPUT}\n", "0".repeat(64))
-        }), vec![("bag.not-bagit", TAGS)]),
-        ("the tag manifest's digest changed", edit(TAGS, |text| {
-            format!("{}{}", "0".repeat(64), &text[64..])
-        }), vec![("bag.digest", "bag-info.txt")]),
-        ("another file called as its folder", insert("data", b"1"),
-            vec![("bag.path", "data"), ("bag.unlisted", "data")]),
     ]
+}
+
+/// A text that lives as long as the tests.
+fn leaked(text: String) -> &'static str {
+    text.leak()
+}
+
+fn unlisted(path: &str) -> Fault {
+    ("bag.unlisted", leaked(format!("data/{path}")))
+}
+
+fn with_return(path: &str) -> Fault {
+    ("bag.path", leaked(format!("data/{path}\r")))
+}
+
+fn without_first(text: &str) -> String {
+    text.lines()
+        .skip(1)
+        .map(|line| format!("{line}\n"))
+        .collect()
+}
+
+fn without_last(text: &str) -> String {
+    let count = text.lines().count() - 1;
+    text.lines()
+        .take(count)
+        .map(|line| format!("{line}\n"))
+        .collect()
 }
 
 #[test]
 fn each_change_of_a_bag_is_found_by_its_own_code_and_path() {
-    for (name, tamper, expected) in matrix() {
+    let cases = [
+        of_the_payload(),
+        of_the_files_beside_it(),
+        of_the_manifest(),
+    ];
+    for (name, tamper, expected) in cases.into_iter().flatten() {
         let mut bag = bag();
         tamper(&mut bag);
         let faults = check(&bag).expect_err(name);
@@ -174,8 +213,7 @@ fn each_bit_of_each_file_is_covered() {
             let mut changed = bytes.to_vec();
             changed[index] ^= 1 << (index % 8);
             tampered.insert(path.clone(), changed);
-            let is_changed = check(&tampered).is_err() || tampered.digest() != bag.digest();
-            assert!(is_changed, "{path} byte {index}");
+            assert!(check(&tampered).is_err(), "{path} byte {index}");
         }
     }
 }
@@ -213,7 +251,9 @@ fn links_devices_pipes_and_sockets_are_named_and_never_opened() {
     symlink("packet.json", folder.path().join("data/bb")).expect("because it is free");
     symlink("/", folder.path().join("data/cc")).expect("because it is free");
     // Whoever opens a pipe without a writer waits for ever.
-    let made = Command::new("mkfifo").arg(folder.path().join("data/dd")).status();
+    let made = Command::new("mkfifo")
+        .arg(folder.path().join("data/dd"))
+        .status();
     assert!(made.is_ok_and(|status| status.success()));
     let socket = std::os::unix::net::UnixListener::bind(folder.path().join("data/ee"));
     let _socket = socket.expect("because it is free");
@@ -224,7 +264,10 @@ fn links_devices_pipes_and_sockets_are_named_and_never_opened() {
     assert_eq!(codes(&faults), expected);
     let words: Vec<String> = faults.iter().map(ToString::to_string).collect();
     assert_eq!(words[0], "data/aa: a symbolic link, not a regular file");
-    assert_eq!(words[3], "data/dd: a device, socket or pipe, not a regular file");
+    assert_eq!(
+        words[3],
+        "data/dd: a device, socket or pipe, not a regular file"
+    );
 }
 
 #[test]
@@ -232,10 +275,12 @@ fn a_linked_folder_of_payload_is_not_entered() {
     let folder = folder();
     lay(folder.path(), &bag());
     let aside = folder.path().join("data/outputs");
-    std::fs::rename(&aside, folder.path().join("../bag-outputs-aside")).expect("because it is ours");
+    std::fs::rename(&aside, folder.path().join("../bag-outputs-aside"))
+        .expect("because it is ours");
     symlink("../../bag-outputs-aside", &aside).expect("because it is free");
     let faults = refused(folder.path());
-    std::fs::remove_dir_all(folder.path().join("../bag-outputs-aside")).expect("because it is ours");
+    std::fs::remove_dir_all(folder.path().join("../bag-outputs-aside"))
+        .expect("because it is ours");
     assert_eq!(codes(&faults), [("bag.link", "data/outputs")]);
 }
 
@@ -273,7 +318,8 @@ fn what_the_system_does_not_let_read_is_no_fault_of_the_bag() {
     let sim = crate::samples::disk(1);
     let home = crate::samples::home(&sim);
     sim.set_fault(Some(packhouse_sim::Fault::Stop { at: 0 }));
-    home.make_dir("x", 0o755).expect_err("because it stops here");
+    home.make_dir("x", 0o755)
+        .expect_err("because it stops here");
     let error = Contents::read(&home).expect_err("because the machine stopped");
     assert!(matches!(error, ReadError::Fs(_)), "{error}");
     assert_eq!(error.blame(), packhouse_base::Blame::Host);

@@ -1,10 +1,10 @@
 //! The writer: what it makes is what `closed` makes, what it refuses, and what it takes up again.
 
 use crate::samples::{bag, disk, folder, home, info, lay, payload, real_dir};
-use packhouse_bag::open::{discard, look};
-use packhouse_bag::write_new::open_or_make_dir;
+
 use packhouse_bag::{
-    Bound, Contents, Found, OpenBag, Outcome, WriteError, WriteNewError, check, write_new,
+    Bound, Contents, Found, OpenBag, Outcome, WriteError, WriteNewError, discard, look,
+    open_or_make_dir, write_new,
 };
 use packhouse_base::digest::Digest;
 use packhouse_sim::SimFs;
@@ -65,14 +65,21 @@ fn a_second_bag_is_refused_whether_the_first_is_open_or_closed() {
     refused("/evidence/packet/bag is there already");
     let error = OpenBag::resume(&home).err().expect("because it is closed");
     assert_eq!(error.to_string(), "/evidence/packet/bag is there already");
-    home.make_dir("bag.open", 0o755).expect("because it is free");
+    home.make_dir("bag.open", 0o755)
+        .expect("because it is free");
     let error = look(&home).expect_err("because there are two");
     assert_eq!(
         error.to_string(),
         "/evidence/packet holds both a closed and an open bag"
     );
-    assert!(matches!(OpenBag::create(&home), Err(WriteError::Both { .. })));
-    assert!(matches!(OpenBag::resume(&home), Err(WriteError::Both { .. })));
+    assert!(matches!(
+        OpenBag::create(&home),
+        Err(WriteError::Both { .. })
+    ));
+    assert!(matches!(
+        OpenBag::resume(&home),
+        Err(WriteError::Both { .. })
+    ));
 }
 
 #[test]
@@ -81,13 +88,38 @@ fn paths_that_no_bag_may_have_are_refused_by_name() {
     let long = "x".repeat(129);
     let longer = ["x".repeat(126), "y".repeat(126)].join("/");
     let wrong = [
-        "", "/", "a/", "/a", "a//b", ".", "..", "a/../b", ".part", "A", "a b", "a\nb", "a%0a",
-        "a\\b", "\u{e9}", "-a", "_a", "a/-b", "1/2/3/4/5/6/7/8", &long, &longer,
+        "",
+        "/",
+        "a/",
+        "/a",
+        "a//b",
+        ".",
+        "..",
+        "a/../b",
+        ".part",
+        "A",
+        "a b",
+        "a\nb",
+        "a%0a",
+        "a\\b",
+        "\u{e9}",
+        "-a",
+        "_a",
+        "a/-b",
+        "1/2/3/4/5/6/7/8",
+        &long,
+        &longer,
     ];
     for path in wrong {
         let error = bag.put(path, b"1").expect_err(path);
-        assert!(matches!(&error, WriteError::Path { path: named } if named == path), "{error}");
-        assert!(matches!(bag.append(path, b"1"), Err(WriteError::Path { .. })), "{path}");
+        assert!(
+            matches!(&error, WriteError::Path { path: named } if named == path),
+            "{error}"
+        );
+        assert!(
+            matches!(bag.append(path, b"1"), Err(WriteError::Path { .. })),
+            "{path}"
+        );
     }
     let right = ["0", "a", "a.b", "a_b-c.d", "1/2/3/4/5/6/7", &long[1..]];
     for path in right {
@@ -106,7 +138,12 @@ fn a_path_is_taken_by_a_file_its_folder_and_what_is_below() {
     }
     for path in ["a/b", "a", "a/b/c", "log/x"] {
         let error = bag.append(path, b"2").expect_err(path);
-        assert_eq!(error, WriteError::Taken { path: path.to_owned() });
+        assert_eq!(
+            error,
+            WriteError::Taken {
+                path: path.to_owned()
+            }
+        );
     }
     // None of that stops the writer.
     bag.append("log", b"2").expect("because it is appended to");
@@ -116,7 +153,10 @@ fn a_path_is_taken_by_a_file_its_folder_and_what_is_below() {
     payload.insert("a/b", *b"1");
     payload.insert("a/c", *b"1");
     payload.insert("log", *b"12");
-    assert_eq!(packhouse_bag::closed(&payload, &info()).digest(), Some(digest));
+    assert_eq!(
+        packhouse_bag::closed(&payload, &info()).digest(),
+        Some(digest)
+    );
 }
 
 #[test]
@@ -138,9 +178,18 @@ fn more_than_the_limits_is_refused_before_anything_is_written() {
     // Pages of zeros that nobody touches.
     let big = vec![0; (1 << 30) + 1];
     let error = bag.put("big", &big).expect_err("because it is too long");
-    assert_eq!(error.to_string(), "big: more than 1073741824 bytes in a file");
+    assert_eq!(
+        error.to_string(),
+        "big: more than 1073741824 bytes in a file"
+    );
     let error = bag.append("big", &big).expect_err("because it is too long");
-    assert!(matches!(error, WriteError::Limit { bound: Bound::File, .. }));
+    assert!(matches!(
+        error,
+        WriteError::Limit {
+            bound: Bound::File,
+            ..
+        }
+    ));
     assert_eq!(sim.operation_count(), 0);
 }
 
@@ -173,8 +222,14 @@ fn a_file_system_that_can_not_rename_without_replacing_is_refused() {
         "/evidence/packet/bag.open: an earlier write or sync of this bag failed"
     );
     assert!(matches!(bag.sync(), Err(WriteError::Poisoned { .. })));
-    assert!(matches!(bag.append("c", b"1"), Err(WriteError::Poisoned { .. })));
-    assert!(matches!(bag.close(&info()), Err(WriteError::Poisoned { .. })));
+    assert!(matches!(
+        bag.append("c", b"1"),
+        Err(WriteError::Poisoned { .. })
+    ));
+    assert!(matches!(
+        bag.close(&info()),
+        Err(WriteError::Poisoned { .. })
+    ));
     discard(&home).expect("because it is only removed");
     assert_eq!(look(&home), Ok(Found::Absent));
 }
@@ -198,7 +253,10 @@ fn what_a_stopped_writer_left_is_tidied_and_told() {
     assert_eq!(paths, payload.paths().collect::<Vec<_>>());
     let read = resumed.read("outputs/00ff").expect("because it is there");
     assert_eq!(Some(read.as_slice()), payload.get("outputs/00ff"));
-    let digest = resumed.into_bag().close(&info()).expect("because it is tidy");
+    let digest = resumed
+        .into_bag()
+        .close(&info())
+        .expect("because it is tidy");
     assert_eq!(Some(digest), bag().digest());
 }
 
@@ -208,9 +266,15 @@ fn torn_tails_are_cut_and_records_written_anew() {
     let home = home(&sim);
     drop(write(&home).expect("because nothing is in the way"));
     let mut resumed = OpenBag::resume(&home).expect("because it was left");
-    resumed.cut("legs/00/exchange.jsonl", 12).expect("because it is there");
-    resumed.cut("packet.json", 99).expect("because it is no longer than that");
-    resumed.remove("legs/00/leg.json").expect("because it is there");
+    resumed
+        .cut("legs/00/exchange.jsonl", 12)
+        .expect("because it is there");
+    resumed
+        .cut("packet.json", 99)
+        .expect("because it is no longer than that");
+    resumed
+        .remove("legs/00/leg.json")
+        .expect("because it is there");
     resumed.cut("outputs/00ff", 0).expect("because it is there");
     assert_eq!(resumed.removed(), ["outputs/00ff"]);
     for path in ["legs/00/leg.json", "outputs/00ff", "x"] {
@@ -224,13 +288,19 @@ fn torn_tails_are_cut_and_records_written_anew() {
     }
     let mut open = resumed.into_bag();
     open.put("run.json", b"{}\n").expect("because it is free");
-    assert!(matches!(open.append("packet.json", b"1"), Err(WriteError::Taken { .. })));
+    assert!(matches!(
+        open.append("packet.json", b"1"),
+        Err(WriteError::Taken { .. })
+    ));
     let digest = open.close(&info()).expect("because no folder is empty");
     let mut payload = Contents::default();
     payload.insert("packet.json", *b"{}\n");
     payload.insert("legs/00/exchange.jsonl", *b"{\"at_ns\":1}\n");
     payload.insert("run.json", *b"{}\n");
-    assert_eq!(packhouse_bag::closed(&payload, &info()).digest(), Some(digest));
+    assert_eq!(
+        packhouse_bag::closed(&payload, &info()).digest(),
+        Some(digest)
+    );
 }
 
 #[test]
@@ -244,7 +314,9 @@ fn what_nobody_writes_into_an_open_bag_stays_and_is_named() {
     symlink("/etc/passwd", open.join("data/link")).expect("because it is free");
     std::fs::write(open.join("stray"), b"1").expect("because it is ours");
     std::fs::create_dir(open.join("folder")).expect("because it is ours");
-    let error = OpenBag::resume(&dir).err().expect("because it holds others");
+    let error = OpenBag::resume(&dir)
+        .err()
+        .expect("because it holds others");
     let words = error.to_string();
     for part in [
         "data/link: a symbolic link, not a regular file",
@@ -258,7 +330,12 @@ fn what_nobody_writes_into_an_open_bag_stays_and_is_named() {
     std::fs::remove_dir(open.join("folder")).expect("because it is ours");
     std::fs::write(open.join("data/UPPER"), b"1").expect("because it is ours");
     let error = OpenBag::resume(&dir).err().expect("because no bag has it");
-    assert!(error.to_string().contains("data/UPPER: not a path of a bag"), "{error}");
+    assert!(
+        error
+            .to_string()
+            .contains("data/UPPER: not a path of a bag"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -315,7 +392,10 @@ fn a_file_beside_a_bag_is_written_once_and_only_its_own_bytes_are_as_good() {
     let error = write_new(&dir, "seal-4.json", b"").expect_err("because it is empty");
     assert_eq!(error.to_string(), "seal-4.json: 0 bytes to write");
     let analysis = open_or_make_dir(&dir, "analysis-1").expect("because it is free");
-    assert_eq!(write_new(&analysis, "analysis.json", b"1"), Ok(Outcome::Created));
+    assert_eq!(
+        write_new(&analysis, "analysis.json", b"1"),
+        Ok(Outcome::Created)
+    );
     let again = open_or_make_dir(&dir, "analysis-1").expect("because it is a folder");
     assert_eq!(write_new(&again, "analysis.json", b"1"), Ok(Outcome::Equal));
     open_or_make_dir(&dir, "seal-2.json").expect_err("because it is a link");
