@@ -11,6 +11,8 @@
 
 #![forbid(unsafe_code)]
 
+mod answers;
+mod authority;
 mod bagit;
 mod documents;
 mod exchange;
@@ -28,6 +30,9 @@ mod tree;
 pub use report::{Finding, Report, Verdict};
 pub use seal::{KeyError, PublicKey};
 pub use tree::{Entry, ReadError, Tree, read};
+
+/// Name and version, as packets freeze them.
+pub const VERSION: &str = concat!(env!("CARGO_PKG_NAME"), " ", env!("CARGO_PKG_VERSION"));
 
 /// Verifies a bag, or an evidence folder that has it as `bag/` beside its analyses and seals.
 ///

@@ -21,6 +21,7 @@ mod keep;
 mod loader;
 mod names;
 mod objects;
+mod parts;
 mod record;
 mod source;
 mod system;
@@ -29,6 +30,7 @@ mod walk;
 
 pub use error::FingerprintError;
 pub use keep::{KeepError, KeptFingerprints};
+pub use parts::{LoadedObject, WorkTree, objects_of, work_tree};
 pub use record::{Difference, Fingerprint, RecordError, explain};
 
 use digests::Digests;

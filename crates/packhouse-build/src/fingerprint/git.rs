@@ -152,6 +152,54 @@ impl Git {
         }))
     }
 
+    /// The commit, and paths in a folder of the work tree that differ from it, submodules looked
+    /// into. Files that the index is told not to look at count as different.
+    pub(super) fn differing(
+        &self,
+        top: &Path,
+        below: &Path,
+    ) -> Result<(Option<String>, Vec<PathBuf>), FingerprintError> {
+        self.differing_in(top, below, 0)
+    }
+
+    fn differing_in(
+        &self,
+        top: &Path,
+        below: &Path,
+        depth: usize,
+    ) -> Result<(Option<String>, Vec<PathBuf>), FingerprintError> {
+        if depth > SUBMODULES_DEEP_MAX {
+            let why = format!("submodules more than {SUBMODULES_DEEP_MAX} deep");
+            return Err(failed(top, "ls-files", why));
+        }
+        // With `./` before it no name is taken for a pattern's magic.
+        let folder = Path::new(".").join(below);
+        let only = [OsStr::new("--"), folder.as_os_str()];
+        let submodules = OsStr::new("--ignore-submodules=none");
+        let whole = STATUS.map(OsStr::new);
+        let whole = whole.into_iter().chain([submodules]).chain(only);
+        let status = self.ask(top, "status", &whole.collect::<Vec<_>>())?;
+        let (commit, changes) = parse_status(&status).map_err(|why| failed(top, "status", why))?;
+        let listed = ["-z", "-v", "-s"].map(OsStr::new).into_iter().chain(only);
+        let words = self.ask(top, "ls-files", &listed.collect::<Vec<_>>())?;
+        if words.is_empty() {
+            let why = format!("no file of {} is known to it", top.join(below).display());
+            return Err(failed(top, "ls-files", why));
+        }
+        let index = parse_index(&words).map_err(|why| failed(top, "ls-files", why))?;
+        let mut changed: Vec<PathBuf> = changes.into_keys().chain(index.hidden).collect();
+        for path in index.submodules.into_keys() {
+            let inner = top.join(&path);
+            if disk::is_there(&inner.join(".git")) {
+                let (_, inner) = self.differing_in(&inner, Path::new(""), depth + 1)?;
+                changed.extend(inner.into_iter().map(|name| path.join(name)));
+            }
+        }
+        changed.sort();
+        changed.dedup();
+        Ok((commit, changed))
+    }
+
     fn submodule(
         &self,
         folder: &Path,
