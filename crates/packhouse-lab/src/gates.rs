@@ -37,6 +37,11 @@ pub struct Judgement {
     pub failures: Vec<Failure>,
 }
 
+/// The id of the lab that a bag's authority names.
+pub(crate) fn lab_of(reading: &Reading) -> Option<Digest> {
+    authority::lab(reading)
+}
+
 /// Judges a bag by every gate.
 pub fn judge(bag: &Contents, analyzer: Digest, recipes: &Recipes) -> Judgement {
     let reading = Reading::of(bag);

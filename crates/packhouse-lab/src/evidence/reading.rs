@@ -3,7 +3,8 @@
 use super::{LegRecord, Line, RunRecord};
 use crate::analysis::{Kind, Status};
 use crate::document::DocumentError;
-use crate::record::{Fields, RecordError};
+use crate::marker::Marker;
+use crate::record::RecordError;
 use crate::{Lane, Packet, Prereg};
 use packhouse_bag::Contents;
 use packhouse_base::digest::Digest;
@@ -36,7 +37,7 @@ pub struct Reading {
     /// The packet.
     pub packet: Option<Packet>,
     /// The marker.
-    pub marker: Option<MarkerRecord>,
+    pub marker: Option<Marker>,
     /// Lines of the ledger, each with its bytes.
     pub authority: Vec<(Vec<u8>, Entry)>,
     /// The run.
@@ -56,21 +57,6 @@ pub struct LegReading {
     pub lines: Vec<(u64, Line)>,
     /// Whether each line of its exchange could be read.
     pub is_whole: bool,
-}
-
-/// What a marker says.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MarkerRecord {
-    /// The packet.
-    pub packet: Digest,
-    /// The nonce.
-    pub nonce: Digest,
-    /// The ledger's head before `consumed`.
-    pub ledger: Digest,
-    /// The lab's id.
-    pub lab: Digest,
-    /// The file system that it lies on.
-    pub file_system: String,
 }
 
 impl Failure {
@@ -179,7 +165,7 @@ impl Files<'_> {
         }
     }
 
-    fn marker(&mut self, kind: Kind) -> Option<MarkerRecord> {
+    fn marker(&mut self, kind: Kind) -> Option<Marker> {
         match (kind, self.payload.get(MARKER)) {
             (Kind::Run, None) => {
                 self.fail("marker.missing", MARKER, "not there, and this is a run");
@@ -194,7 +180,7 @@ impl Files<'_> {
                 );
                 None
             }
-            (Kind::Run, Some(_)) => self.record(MARKER, MarkerRecord::parse),
+            (Kind::Run, Some(_)) => self.document(MARKER, Marker::parse),
         }
     }
 
@@ -282,25 +268,6 @@ impl Files<'_> {
         for path in strangers {
             self.fail("record.unexpected", &path, "no file of a payload");
         }
-    }
-}
-
-impl MarkerRecord {
-    /// Reads `marker.json`.
-    ///
-    /// # Errors
-    /// On anything but canonical JSON with every field of the page and no other.
-    pub fn parse(bytes: &[u8]) -> Result<Self, RecordError> {
-        Fields::whole(bytes, |fields| {
-            fields.exactly("schema", "packhouse/marker/1")?;
-            Ok(Self {
-                packet: fields.digest("packet")?,
-                nonce: fields.digest("nonce")?,
-                ledger: fields.digest("ledger")?,
-                lab: fields.digest("lab")?,
-                file_system: fields.text("file_system")?,
-            })
-        })
     }
 }
 

@@ -1,0 +1,263 @@
+//! Seals, and the entries of the ledger that cite them: each digest is that of what lies there.
+
+use super::analyses::{Beside, Stored};
+use super::{Evidence, Finding};
+use crate::evidence::Reading;
+use packhouse_bag::dsse::Envelope;
+use packhouse_bag::seal::{Statement, envelope_name, seal_name};
+use packhouse_bag::{BAG_DIR, Contents};
+use packhouse_base::digest::Digest;
+use packhouse_ledger::act::{Analysed, Closed, Sealed};
+use packhouse_ledger::{Act, Ledger};
+
+/// Judges every seal.
+pub(crate) fn seals(
+    evidence: &Evidence,
+    bag: &Contents,
+    beside: &Beside,
+    findings: &mut Vec<Finding>,
+) {
+    for stored in &beside.stored {
+        if !beside.is_rehearsal && !beside.seals.contains(&stored.number) {
+            let name = seal_name(stored.number);
+            findings.push(Finding::new("seal.missing", name, "not there"));
+        }
+    }
+    for number in &beside.seals {
+        let name = seal_name(*number);
+        let bytes = evidence.files.get(&name).unwrap_or_default();
+        match Statement::parse(bytes) {
+            Ok(statement) => {
+                subjects(&name, *number, &statement, bag, beside, findings);
+            }
+            Err(error) => findings.push(Finding::new(error.code(), &name, error)),
+        }
+        let envelope = envelope_name(*number);
+        if let Some(signed) = evidence.files.get(&envelope) {
+            let held = Envelope::parse(signed).and_then(|it| it.verify(bytes, None));
+            if let Err(error) = held {
+                findings.push(Finding::new(error.code(), envelope, error));
+            }
+        }
+    }
+}
+
+fn subjects(
+    name: &str,
+    number: u64,
+    statement: &Statement,
+    bag: &Contents,
+    beside: &Beside,
+    findings: &mut Vec<Finding>,
+) {
+    let stored = beside.stored.iter().find(|stored| stored.number == number);
+    let Some(stored) = stored else {
+        let words = "no analysis of this number";
+        findings.push(Finding::new("analysis.missing", name, words));
+        return;
+    };
+    let packet = Digest::of(bag.get("data/packet.json").unwrap_or_default());
+    let subjects = [
+        ("packet.json", statement.packet, Some(packet)),
+        ("bag", statement.bag, bag.digest()),
+        ("analysis", statement.analysis, Some(stored.digest)),
+    ];
+    for (what, said, actual) in subjects {
+        if Some(said) != actual {
+            findings.push(Finding::new(
+                "seal.subject",
+                name,
+                format!("{what}: {said} is sealed"),
+            ));
+        }
+    }
+    if statement.number != number {
+        let words = format!("number {}", statement.number);
+        findings.push(Finding::new("seal.subject", name, words));
+    }
+    let Some(analysis) = &stored.analysis else {
+        return;
+    };
+    if statement.verdict.word() != analysis.verdict.as_str() {
+        let words = format!("verdict {}", statement.verdict.word());
+        findings.push(Finding::new("seal.verdict", name, words));
+    }
+    if statement.analyzer != analysis.analyzer {
+        let words = format!("analyzer {}", statement.analyzer);
+        findings.push(Finding::new("seal.head", name, words));
+    }
+    let lab = crate::gates::lab_of(&Reading::of(bag));
+    if lab.is_some_and(|lab| lab != statement.lab) {
+        findings.push(Finding::new(
+            "seal.head",
+            name,
+            format!("lab {}", statement.lab),
+        ));
+    }
+}
+
+/// Judges the ledger, and what it says of this evidence.
+pub(crate) fn ledger(
+    evidence: &Evidence,
+    bag: &Contents,
+    beside: &Beside,
+    findings: &mut Vec<Finding>,
+) {
+    let Some(bytes) = &evidence.ledger else {
+        return;
+    };
+    let ledger = match Ledger::parse(bytes) {
+        Ok(ledger) => ledger,
+        Err(error) => {
+            let code = error.code().unwrap_or("ledger.no-entries");
+            findings.push(Finding::new(code, LEDGER, error));
+            return;
+        }
+    };
+    authority(&ledger, bag, findings);
+    if beside.is_rehearsal {
+        return;
+    }
+    let packet = Digest::of(bag.get("data/packet.json").unwrap_or_default());
+    let is_closed = ledger.entries().iter().any(|entry| match &entry.act {
+        Act::Closed(Closed {
+            packet: of,
+            bag: closed,
+        }) => *of == packet && Some(*closed) == bag.digest(),
+        _ => false,
+    });
+    if !is_closed {
+        findings.push(Finding::new(
+            "ledger.sealed",
+            LEDGER,
+            "closed: not with this bag",
+        ));
+    }
+    for stored in &beside.stored {
+        entry(evidence, &ledger, packet, stored, bag, findings);
+    }
+    let cited = ledger
+        .entries()
+        .iter()
+        .filter_map(|entry| cited(&entry.act, packet));
+    for cited in cited {
+        if !beside
+            .stored
+            .iter()
+            .any(|stored| stored.number == cited.number)
+        {
+            let words = format!("analysis {} is in the ledger and not here", cited.number);
+            findings.push(Finding::new("analysis.missing", LEDGER, words));
+        }
+    }
+}
+
+/// What an entry cites of a packet's evidence.
+struct Cited {
+    number: u64,
+    bag: Digest,
+    analysis: Digest,
+    seal: Digest,
+    verdict: &'static str,
+    analyzer: Option<Digest>,
+}
+
+fn cited(act: &Act, packet: Digest) -> Option<Cited> {
+    match act {
+        Act::Sealed(Sealed {
+            packet: of,
+            verdict,
+            bag,
+            analysis,
+            seal,
+            number,
+            ..
+        }) if *of == packet => Some(Cited {
+            number: *number,
+            bag: *bag,
+            analysis: *analysis,
+            seal: *seal,
+            verdict: verdict.as_str(),
+            analyzer: None,
+        }),
+        Act::Analysed(Analysed {
+            packet: of,
+            number,
+            verdict,
+            bag,
+            analysis,
+            seal,
+            analyzer,
+            ..
+        }) if *of == packet => Some(Cited {
+            number: *number,
+            bag: *bag,
+            analysis: *analysis,
+            seal: *seal,
+            verdict: verdict.as_str(),
+            analyzer: Some(*analyzer),
+        }),
+        _ => None,
+    }
+}
+
+/// The entry of one analysis cites just what lies there, and its seal a head before it.
+fn entry(
+    evidence: &Evidence,
+    ledger: &Ledger,
+    packet: Digest,
+    stored: &Stored,
+    bag: &Contents,
+    findings: &mut Vec<Finding>,
+) {
+    let number = stored.number;
+    let found = ledger.entries().iter().find_map(|entry| {
+        let cited = cited(&entry.act, packet)?;
+        (cited.number == number).then_some((entry.index, cited))
+    });
+    let Some((index, cited)) = found else {
+        let words = format!("analysis {number}: no entry cites it");
+        findings.push(Finding::new("ledger.sealed", LEDGER, words));
+        return;
+    };
+    let seal = evidence.files.get(&seal_name(number)).unwrap_or_default();
+    let analysis = stored.analysis.as_ref();
+    let verdict = analysis.map(|analysis| analysis.verdict.as_str());
+    let analyzer = analysis.map(|analysis| analysis.analyzer);
+    let is_so = Some(cited.bag) == bag.digest()
+        && cited.analysis == stored.digest
+        && cited.seal == Digest::of(seal)
+        && verdict.is_none_or(|verdict| verdict == cited.verdict)
+        && cited
+            .analyzer
+            .is_none_or(|cited| analyzer.is_none_or(|analyzer| analyzer == cited));
+    if !is_so {
+        let words = format!("entry {index} cites another bag, analysis, seal or verdict");
+        findings.push(Finding::new("ledger.sealed", LEDGER, words));
+    }
+    if let Ok(statement) = Statement::parse(seal) {
+        let mut before = ledger.entries().iter().filter(|entry| entry.index < index);
+        let head = statement.ledger_head;
+        if !before.any(|entry| entry.digest == head) || statement.lab != ledger.state().id() {
+            let words = format!("ledger head {head}, lab {}", statement.lab);
+            findings.push(Finding::new("seal.head", seal_name(number), words));
+        }
+    }
+}
+
+/// Every line of the bag's authority is in the ledger, byte for byte.
+fn authority(ledger: &Ledger, bag: &Contents, findings: &mut Vec<Finding>) {
+    let reading = Reading::of(bag);
+    for (number, (line, entry)) in reading.authority.iter().enumerate() {
+        if ledger.line(entry.index) != Some(line) {
+            let path = format!("{BAG_DIR}/data/authority.jsonl:{}", number + 1);
+            findings.push(Finding::new(
+                "ledger.authority",
+                path,
+                "not a line of the ledger",
+            ));
+        }
+    }
+}
+
+const LEDGER: &str = "ledger.jsonl";
