@@ -295,14 +295,14 @@ impl Act {
             Self::Sealed(body) => {
                 let stage_given = body.verdict == Verdict::Abort;
                 staged(stage_given, body.stage, &body.reason)?;
-                rule(body.number == 1, "number", "the first analysis is number 1")
+                formed(body.number == 1, "number", "1", body.number)
             }
-            Self::Analysed(body) => rule(body.number >= 2, "number", "a later one is from 2"),
-            Self::Record(body) => rule(
-                body.widths.first().is_some_and(|width| *width >= 1),
-                "widths",
-                "at least one, from 1",
-            ),
+            Self::Analysed(body) => formed(body.number >= 2, "number", "2 or more", body.number),
+            Self::Record(body) => {
+                let is_fit = body.widths.first().is_some_and(|width| *width >= 1);
+                let actual = Value::from(body.widths.clone());
+                formed(is_fit, "widths", "at least one width, from 1", actual)
+            }
             Self::Genesis(_)
             | Self::Registered(_)
             | Self::Reviewed(_)
@@ -324,8 +324,14 @@ impl Lane {
             LaneAction::Pause | LaneAction::Block => (false, true),
             LaneAction::Resume | LaneAction::Close => (false, false),
         };
-        together("document", document, self.document.is_some())?;
-        together("until", until, self.until.is_some())
+        let given = self.document.is_some() == document;
+        rule(given, "document", "given with `open`, and only there")?;
+        let given = self.until.is_some() == until;
+        rule(
+            given,
+            "until",
+            "given with `pause` and `block`, and only there: waits are dated",
+        )
     }
 }
 
@@ -337,8 +343,8 @@ impl Rehearsed {
         if !self.green {
             return Ok(());
         }
-        together("bag", true, self.bag.is_some())?;
-        together("analysis", true, self.analysis.is_some())?;
+        rule(self.bag.is_some(), "bag", "given when green")?;
+        rule(self.analysis.is_some(), "analysis", "given when green")?;
         let all = self.rejected == self.tampers;
         rule(all, "rejected", "a green rehearsal rejected every tamper")
     }
@@ -351,15 +357,22 @@ fn rule(holds: bool, field: &'static str, rule: &'static str) -> Result<(), Fiel
     Err(FieldFault::Value { field, rule })
 }
 
-/// A field that another one demands or excludes.
-fn together(field: &'static str, demanded: bool, given: bool) -> Result<(), FieldFault> {
-    match (demanded, given) {
-        (true, false) => Err(FieldFault::Missing { field }),
-        (false, true) => Err(FieldFault::Unknown {
-            field: field.to_owned(),
-        }),
-        (true, true) | (false, false) => Ok(()),
+/// A form of a single field that its type does not say.
+fn formed(
+    holds: bool,
+    field: &'static str,
+    expected: &'static str,
+    actual: impl ToString,
+) -> Result<(), FieldFault> {
+    if holds {
+        return Ok(());
     }
+    let actual = actual.to_string().chars().take(80).collect();
+    Err(FieldFault::Type {
+        field,
+        expected,
+        actual,
+    })
 }
 
 /// A stage is given exactly when something went wrong, and then with a reason.

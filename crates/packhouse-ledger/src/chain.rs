@@ -117,10 +117,11 @@ impl Ledger {
         Some(&self.bytes[start..end])
     }
 
-    /// Whether an act could be appended now: what a command asks before it does anything.
+    /// Whether an act could be appended now: what a command asks before it does anything. It is
+    /// asked with the longest time and boot id, so that an append has room for any.
     pub fn accepts(&self, act: &Act) -> Result<(), EntryFault> {
-        let at_ns = self.entries.last().map_or(0, |entry| entry.at_ns);
-        self.rendered(act, at_ns, "").map(|_| ())
+        let boot = "0".repeat(BOOT_BYTES);
+        self.rendered(act, i64::MIN, &boot).map(|_| ())
     }
 
     /// A ledger without entries, before its genesis.
@@ -228,6 +229,9 @@ impl From<HeadError> for LedgerError {
         Self::Head(error)
     }
 }
+
+/// Length of a boot id.
+const BOOT_BYTES: usize = 36;
 
 /// The bytes of the file.
 fn read_bytes(lab: &Dir) -> Result<Vec<u8>, FsError> {

@@ -53,7 +53,8 @@ pub enum HeadError {
     },
     /// The entry that was seen last is not in the ledger any more.
     #[error(
-        "truncated, rewritten or forked: you have seen entry {} with digest {}, and {} (noted in {})",
+        "truncated, rewritten or forked: you have seen entry {} with digest {}, \
+         and {} (noted in {})",
         seen.index, seen.head, shown(*actual), path.display()
     )]
     Gone {

@@ -243,7 +243,7 @@ impl FieldValue for BTreeMap<String, u64> {
         let fields = value.as_object()?.iter();
         fields
             .map(|(name, value)| Some((name.clone(), u64::read(value)?)))
-            .filter(|field| !matches!(field, Some((name, _)) if name.is_empty()))
+            .map(|field| field.filter(|(name, _)| !name.is_empty()))
             .collect()
     }
 

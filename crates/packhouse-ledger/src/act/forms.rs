@@ -125,7 +125,9 @@ text_form!(Name, "a name of a-z 0-9 . _ -");
 text_form!(Date, "a day as YYYY-MM-DD");
 
 macro_rules! closed {
-    ($(#[$doc:meta])* $type:ident, $expected:literal, { $($(#[$vdoc:meta])* $name:ident = $text:literal),+ $(,)? }) => {
+    ($(#[$doc:meta])* $type:ident, $expected:literal, {
+        $($(#[$vdoc:meta])* $name:ident = $text:literal),+ $(,)?
+    }) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         pub enum $type {

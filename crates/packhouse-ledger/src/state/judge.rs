@@ -102,21 +102,20 @@ impl State {
     }
 
     fn judge_registered(&self, body: &Registered) -> Result<(), Contradiction> {
-        self.not_closed(&body.lane)?;
-        self.not_waiting(&body.lane)?;
         if let Some(known) = self.packets.get(&body.packet) {
             return Err(Contradiction::PacketExists {
                 packet: body.packet,
                 registered: known.registered,
             });
         }
-        match self.experiments.get(&body.experiment) {
-            None => Ok(()),
-            Some(packet) => Err(Contradiction::ExperimentExists {
+        if let Some(packet) = self.experiments.get(&body.experiment) {
+            return Err(Contradiction::ExperimentExists {
                 experiment: body.experiment.clone(),
                 packet: *packet,
-            }),
+            });
         }
+        self.not_closed(&body.lane)?;
+        self.not_waiting(&body.lane)
     }
 
     /// A packet that was registered, in a lane that is not closed.
@@ -169,6 +168,14 @@ impl State {
 
     fn judge_record(&self, body: &Record) -> Result<(), Contradiction> {
         let state = self.live(body.packet)?;
+        if !state.standing.is_sealed() {
+            return Err(Contradiction::State {
+                packet: body.packet,
+                standing: state.standing,
+                kind: "record",
+                needs: "sealed",
+            });
+        }
         let newest = state.newest_verdict();
         if state.standing != Standing::SealedPass || newest != Some(Verdict::Pass) {
             return Err(Contradiction::RecordVerdict {
