@@ -265,7 +265,10 @@ fn broken(error: DriveError, account: &mut Account) -> Broken {
             }
         }
         DriveError::Start(error) => Broken::NotStarted(error),
-        DriveError::Exchange(_) | DriveError::Folder | DriveError::Form(_) => Broken::Said(said),
+        DriveError::Exchange(_)
+        | DriveError::Folder
+        | DriveError::Form(_)
+        | DriveError::Untimed => Broken::Said(said),
     }
 }
 

@@ -39,7 +39,7 @@ impl ThisHost {
         Self {
             fs: Arc::new(RealFs),
             clock: Arc::new(RealClock),
-            tools: HostTools,
+            tools: HostTools::new([], 0),
             roots: Roots::default(),
             own,
             analyzer: OnceLock::new(),

@@ -57,6 +57,7 @@ mod lab_ledger;
 mod lab_mapped;
 mod lab_live;
 mod lab_page;
+mod lab_open;
 mod lab_record;
 mod lab_register;
 mod lab_rehearse;

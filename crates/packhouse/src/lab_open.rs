@@ -1,0 +1,226 @@
+//! What all commands of a lab share: its folder and the user's memory open, the ledger read, a
+//! packet found, an act announced and appended.
+
+use crate::answer::Answer;
+use crate::failure::Failure;
+use crate::lab::{LEDGER, Place};
+use crate::lab_host::ThisHost;
+use crate::{folders, hints, places};
+use packhouse_base::digest::Digest;
+use packhouse_base::shown::Shown;
+use packhouse_lab::world::{Host as _, Lab};
+use packhouse_ledger::state::{PacketState, Standing};
+use packhouse_ledger::writer::{Writer, WriterError};
+use packhouse_ledger::{Act, Heads, Ledger};
+use packhouse_store::folders::{Links, MakeModes, walk};
+use packhouse_store::root::Owners;
+use packhouse_sys::clock::{Clock as _, RealClock};
+use packhouse_sys::fs::{Dir, Fs as _};
+use packhouse_sys::real::RealFs;
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+
+/// A lab that is open.
+pub(crate) struct Opened<'a> {
+    /// Where it is, for messages.
+    pub(crate) place: &'a Place,
+    /// Its folder.
+    pub(crate) root: Dir,
+    /// The user's private state folder.
+    pub(crate) state: Dir,
+    /// What this user saw of ledgers.
+    pub(crate) heads: Heads,
+    /// This host.
+    pub(crate) host: ThisHost,
+}
+
+impl<'a> Opened<'a> {
+    /// Opens the lab's folder, and the user's state folder, which is made where it is missing.
+    pub(crate) fn of(place: &'a Place) -> Result<Self, Failure> {
+        let root = folders::open(&RealFs, &place.root).map_err(|error| {
+            Failure::new("cannot open the lab's folder", place.root.display())
+                .because(&error)
+                .hint(hints::of(&error, &place.root))
+        })?;
+        let modes = Some(MakeModes {
+            parents: 0o700,
+            last: 0o700,
+        });
+        let owners = Owners::new(RealFs.effective_uid(), &[]);
+        let state = walk(&RealFs, &owners, &place.state, modes, Links::Follow);
+        let (_, state) = state.map_err(|error| not_ours(place, &error))?;
+        let heads = Heads::open(&state).map_err(|error| not_ours(place, &error))?;
+        Ok(Self {
+            place,
+            root,
+            state,
+            heads,
+            host: ThisHost::new(places::whole_environment()),
+        })
+    }
+
+    /// The lab with this host, as the library takes it.
+    pub(crate) fn lab(&self) -> Lab<'_> {
+        Lab {
+            fs: &RealFs,
+            root: self.root.clone(),
+            state: self.state.clone(),
+            clock: &RealClock,
+            host: &self.host,
+        }
+    }
+
+    /// Reads the ledger, which must go on from what this user saw last.
+    pub(crate) fn ledger(&self) -> Result<Ledger, Failure> {
+        Ledger::read(&self.root, Some(&self.heads)).map_err(|error| self.refused(&error))
+    }
+
+    /// Takes the ledger's lock, to append.
+    pub(crate) fn writer(&self) -> Result<Writer, Failure> {
+        Writer::open(&self.root, Some(&self.heads), &RealClock)
+            .map_err(|error| self.not_appended(&error))
+    }
+
+    /// Appends an act and remembers it.
+    pub(crate) fn append(&self, writer: &mut Writer, act: impl Into<Act>) -> Result<u64, Failure> {
+        let boot = self.host.boot_id().map_err(|error| {
+            Failure::new("this boot has no name", self.place.root.display()).because(&error)
+        })?;
+        let entry = writer.append(act, RealClock.wall_ns(), &boot);
+        let index = entry.map_err(|error| self.not_appended(&error))?.index;
+        writer
+            .remember()
+            .map_err(|error| self.not_appended(&error))?;
+        Ok(index)
+    }
+
+    /// The packet that a text names: its experiment's id, or the first digits of its digest.
+    pub(crate) fn packet(&self, ledger: &Ledger, text: &str) -> Result<Digest, Failure> {
+        match ledger.state().packets_named(text)[..] {
+            [packet] => Ok(packet),
+            [] => {
+                let mut failure = Failure::usage("no such packet", text);
+                let known: Vec<&str> = ledger
+                    .state()
+                    .experiments()
+                    .keys()
+                    .map(|id| id.as_str())
+                    .collect();
+                if !known.is_empty() {
+                    failure = failure.cause(format!("there are {}", known.join(", ")));
+                }
+                let register = self.place.hint("register EXPERIMENT");
+                Err(failure.hint(if known.is_empty() {
+                    register
+                } else {
+                    self.place.hint("state")
+                }))
+            }
+            ref several => {
+                let several: Vec<String> = several.iter().map(Digest::to_string).collect();
+                Err(Failure::usage("more than one packet", text)
+                    .cause(several.join(", "))
+                    .hint(self.place.hint("state")))
+            }
+        }
+    }
+
+    /// A packet's state. The packet comes from [`Self::packet`].
+    pub(crate) fn standing<'l>(
+        &self,
+        ledger: &'l Ledger,
+        packet: Digest,
+    ) -> Result<&'l PacketState, Failure> {
+        let found = ledger.state().packets().get(&packet);
+        found.ok_or_else(|| Failure::usage("no such packet", packet))
+    }
+
+    /// Refuses an act that the ledger would not take, before anything is done for it.
+    pub(crate) fn accepts(&self, ledger: &Ledger, act: &Act) -> Result<(), Failure> {
+        ledger.accepts(act).map_err(|fault| {
+            let mut failure = Failure::new("the ledger does not take this", act.kind());
+            failure = failure
+                .because(&fault)
+                .cause(format!("reason code {}", fault.code()));
+            failure.hint(self.place.hint("ledger ls"))
+        })
+    }
+
+    /// Says that the ledger can't be read.
+    pub(crate) fn refused(&self, error: &(dyn std::error::Error + 'static)) -> Failure {
+        let path = self.place.root.join(LEDGER);
+        Failure::new("the ledger is refused", path.display())
+            .because(error)
+            .hint(self.place.hint("ledger verify"))
+    }
+
+    /// Says that nothing could be appended to the ledger.
+    pub(crate) fn not_appended(&self, error: &WriterError) -> Failure {
+        let path = self.place.root.join(LEDGER);
+        let failure = Failure::new("nothing was appended to the ledger", path.display());
+        let failure = failure.because(error);
+        let failure = match error.code() {
+            Some(code) => failure.cause(format!("reason code {code}")),
+            None => failure,
+        };
+        failure.hint(self.place.hint("ledger verify"))
+    }
+}
+
+/// The words for where a packet stands.
+pub(crate) fn stands(standing: Standing) -> &'static str {
+    standing.as_str()
+}
+
+/// What an act would do or did: lines for people, and what becomes irreversible.
+pub(crate) struct Told {
+    /// What is done, a line each.
+    pub(crate) lines: Vec<String>,
+    /// What can't be taken back once it is done.
+    pub(crate) irreversible: &'static str,
+    /// The same for programs.
+    pub(crate) json: Value,
+}
+
+impl Told {
+    /// The answer where nothing was done: the same words, and the command that does it.
+    pub(crate) fn planned(self, command: &str) -> Answer {
+        let mut text = String::new();
+        for line in &self.lines {
+            let _ = writeln!(text, "would: {}", Shown(line));
+        }
+        let _ = writeln!(text, "irreversible: {}", self.irreversible);
+        let _ = writeln!(text, "nothing was written; do it: {}", Shown(command));
+        Answer::done(text, self.document(false))
+    }
+
+    /// The answer where it was done.
+    pub(crate) fn done(self) -> Answer {
+        let mut text = String::new();
+        for line in &self.lines {
+            let _ = writeln!(text, "done: {}", Shown(line));
+        }
+        Answer::done(text, self.document(true))
+    }
+
+    fn document(&self, executed: bool) -> Value {
+        let mut document = json!({
+            "executed": executed,
+            "irreversible": self.irreversible,
+            "steps": self.lines,
+        });
+        if let (Value::Object(fields), Value::Object(own)) = (&mut document, &self.json) {
+            fields.extend(own.clone());
+        }
+        document
+    }
+}
+
+fn not_ours(place: &Place, error: &(dyn std::error::Error + 'static)) -> Failure {
+    Failure::new(
+        "cannot use the folder of private state",
+        place.state.display(),
+    )
+    .because(error)
+    .hint(hints::of(error, &place.state))
+}
