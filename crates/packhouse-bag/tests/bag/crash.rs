@@ -5,7 +5,6 @@
 //! The canaries at the end leave out a sync and must be noticed.
 
 use crate::samples::{bag, disk, home, info, payload};
-
 use packhouse_bag::{Contents, Found, OpenBag, Outcome, Resumed, check, discard, look, write_new};
 use packhouse_base::digest::Digest;
 use packhouse_sim::{Crash, Fault, SimFs, Skip};

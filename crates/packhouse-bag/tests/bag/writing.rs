@@ -1,7 +1,6 @@
 //! The writer: what it makes is what `closed` makes, what it refuses, and what it takes up again.
 
 use crate::samples::{bag, disk, folder, home, info, lay, payload, real_dir};
-
 use packhouse_bag::{
     Bound, Contents, Found, OpenBag, Outcome, WriteError, WriteNewError, discard, look,
     open_or_make_dir, write_new,
