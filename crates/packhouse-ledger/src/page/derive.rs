@@ -100,6 +100,13 @@ fn packet(entries: &[Entry], packet: Digest, of: &PacketOf, documents: &Document
         rehearsals: Rehearsals {
             green_count: of.rehearsals.iter().filter(green).count() as u64,
             count: of.rehearsals.len() as u64,
+            tampers: of.green.as_ref().map_or(0, |(_, body)| body.rejected),
+            detectable_ns: of.green.as_ref().map_or(Vec::new(), |(_, body)| {
+                let by_device = body.detectable_ns.iter().flatten();
+                by_device
+                    .map(|(device, ns)| (device.clone(), *ns))
+                    .collect()
+            }),
         },
         reviews: reviews.collect(),
         plan: here(&documents.plans, of.experiment.as_str()),
@@ -258,7 +265,10 @@ fn doubts(ledger: &Ledger, documents: &Documents) -> Vec<Doubt> {
         let back_ns = before.saturating_sub(at_ns(entries, *index)).unsigned_abs();
         let text = format!(
             "entry {index} is dated {} before entry {}; their order is the ledger's",
-            age(back_ns / 1_000_000_000),
+            match back_ns / 1_000_000_000 {
+                0 => "less than a second".to_owned(),
+                seconds => age(seconds),
+            },
             index.saturating_sub(1)
         );
         add("clock went back", text, Some(*index));

@@ -56,6 +56,16 @@ impl Topic {
     /// All of them, in the page's order.
     pub const ALL: [Self; 4] = [Self::Processes, Self::Ports, Self::Devices, Self::Git];
 
+    /// Its word, for programs.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Processes => "processes",
+            Self::Ports => "ports",
+            Self::Devices => "devices",
+            Self::Git => "git",
+        }
+    }
+
     /// Its heading.
     pub(super) fn heading(self) -> &'static str {
         match self {

@@ -231,7 +231,6 @@ fn facts(page: &Page, packet: &Packet, prefix: &str) -> String {
         }
         None => rows.push(("Question", "the preregistration is not here".to_owned())),
     }
-    let rehearsals = packet.rehearsals;
     rows.extend([
         ("Treatment", md(&packet.treatment)),
         ("Lane", md(&packet.lane)),
@@ -244,10 +243,7 @@ fn facts(page: &Page, packet: &Packet, prefix: &str) -> String {
                 experiment("packet.json")
             ),
         ),
-        (
-            "Rehearsals",
-            format!("{} of {} green", rehearsals.green_count, rehearsals.count),
-        ),
+        ("Rehearsals", md(&packet.rehearsals.summary())),
         ("Next act", next(&of_packet(page, packet))),
     ]);
     let lines = rows

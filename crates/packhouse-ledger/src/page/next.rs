@@ -40,9 +40,30 @@ impl Tone {
     }
 }
 
+impl Page {
+    /// The next act on a packet in words, most often a command; `None` where nothing can follow.
+    pub fn next_on_packet(&self, packet: &Packet) -> Option<String> {
+        of_packet(self, packet).text()
+    }
+
+    /// The next act on a lane; `None` where nothing can follow.
+    pub fn next_on_lane(&self, lane: &Lane) -> Option<String> {
+        of_lane(self, lane).text()
+    }
+}
+
+impl Next {
+    fn text(self) -> Option<String> {
+        match self {
+            Self::Command(text) | Self::Words(text) => Some(text),
+            Self::Nothing => None,
+        }
+    }
+}
+
 impl LaneState {
     /// Its word.
-    pub(super) fn word(self) -> &'static str {
+    pub fn word(self) -> &'static str {
         match self {
             Self::Open => "open",
             Self::Paused => "paused",
@@ -78,7 +99,7 @@ impl LaneState {
 
 impl PacketState {
     /// Its words.
-    pub(super) fn word(self) -> &'static str {
+    pub fn word(self) -> &'static str {
         match self {
             Self::Registered => "registered",
             Self::RehearsedRed => "rehearsed, red",

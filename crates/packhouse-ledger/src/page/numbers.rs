@@ -1,6 +1,6 @@
 //! Figures of analyses in the form in which people read them. Integers in, rounded only here.
 
-use super::values::{Evidence, Saving, Timing};
+use super::values::{Evidence, Rehearsals, Saving, Timing};
 
 impl Saving {
     /// In nanoseconds, to be drawn; never to be judged.
@@ -29,6 +29,24 @@ impl Saving {
         let below = below.saturating_mul(scale);
         let thousandths = (above % below).saturating_mul(1_000) / below;
         format!("{sign}{}.{thousandths:03} {unit}", above / below)
+    }
+}
+
+impl Rehearsals {
+    /// All rehearsals in one line.
+    pub(super) fn summary(&self) -> String {
+        let mut text = format!("{} of {} rehearsals green", self.green_count, self.count);
+        if self.tampers > 0 {
+            text += &format!(", {} tamper cases rejected", self.tampers);
+        }
+        for (device, ns) in &self.detectable_ns {
+            let saving = Saving {
+                numerator: i128::from(*ns),
+                denominator: 1,
+            };
+            text += &format!("; on {device} a saving of {} could be told", saving.text());
+        }
+        text
     }
 }
 

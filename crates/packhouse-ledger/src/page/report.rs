@@ -44,7 +44,7 @@ fn facts(page: &Page, packet: &Packet, prefix: &str) -> Markup {
                 a href=(experiment("packet.json")) { "packet" }
             }
             dt { "rehearsals" }
-            dd { (packet.rehearsals.green_count) " of " (packet.rehearsals.count) " green" }
+            dd { (plain(&packet.rehearsals.summary())) }
             dt { "next act" } dd { (next(&of_packet(page, packet))) }
         }
     }

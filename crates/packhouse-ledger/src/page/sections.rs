@@ -61,14 +61,14 @@ impl Glance {
 
 impl Page {
     /// Records that no other has taken the place of.
-    pub(super) fn current_records(&self) -> impl Iterator<Item = &Record> {
+    pub fn current_records(&self) -> impl Iterator<Item = &Record> {
         self.records
             .iter()
             .filter(|record| record.superseded_by.is_none())
     }
 
     /// The current record of a lane's key.
-    pub(super) fn record_of(&self, lane: &Lane) -> Option<&Record> {
+    pub fn record_of(&self, lane: &Lane) -> Option<&Record> {
         let key = &lane.text.as_ref()?.record_key;
         self.current_records().find(|record| record.key == *key)
     }
@@ -253,12 +253,12 @@ pub(super) fn in_order(page: &Page) -> Vec<&Packet> {
 }
 
 fn packet_state(packet: &Packet) -> Markup {
-    let rehearsals = packet.rehearsals;
+    let rehearsals = &packet.rehearsals;
     html! {
         (state(packet.state.word(), packet.state.tone()))
         @if !packet.reason.is_empty() { p { (plain(&packet.reason)) } }
         @if !packet.state.is_over() && rehearsals.count > 0 {
-            p.soft { (rehearsals.green_count) " of " (rehearsals.count) " rehearsals green" }
+            p.soft { (plain(&rehearsals.summary())) }
         }
         p.soft { "since " (utc(packet.since_ns)) }
     }

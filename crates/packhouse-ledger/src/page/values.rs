@@ -172,13 +172,17 @@ pub enum PacketState {
     SealedAbort,
 }
 
-/// How often a packet was rehearsed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// How often a packet was rehearsed, and what the newest green rehearsal showed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rehearsals {
     /// Rehearsals that passed.
     pub green_count: u64,
     /// All rehearsals.
     pub count: u64,
+    /// Tamper cases that the newest green one rejected, each for its own reason.
+    pub tampers: u64,
+    /// The smallest saving for each cycle that its timing could have told, by device.
+    pub detectable_ns: Vec<(String, u64)>,
 }
 
 /// A reviewer's word.

@@ -1,0 +1,435 @@
+//! The state page: what it shows of a ledger, and what no text on it can do.
+
+use crate::page_samples::{self as samples, hex};
+use crate::story::{self, Story, digest};
+use packhouse_ledger::act::{LaneAction, Review, Verdict};
+use packhouse_ledger::page::{Documents, Found, LaneText, Page, Plan};
+use proptest::prelude::*;
+
+fn drawn(story: &Story) -> Page {
+    Page::of(&story.ledger(), &Documents::default())
+}
+
+/// The state and the next act that Markdown shows for a packet.
+fn shown(page: &Page, experiment: &str) -> (String, String) {
+    let text = page.markdown("");
+    let packets = text.split("\n## ").find(|part| part.starts_with("Packets"));
+    let start = format!("| [{experiment}](");
+    let lines = packets.expect("because there is such a part").lines();
+    let line = lines
+        .filter(|line| line.starts_with(&start))
+        .collect::<Vec<_>>();
+    assert_eq!(line.len(), 1, "one line for {experiment}: {text}");
+    let cells: Vec<&str> = line[0].split(" | ").collect();
+    (
+        cells[3].to_owned(),
+        cells[4].trim_end_matches(" |").to_owned(),
+    )
+}
+
+#[test]
+fn each_state_of_a_packet_has_its_words_and_its_next_act() {
+    for (standing, state, next) in [
+        ("registered", "registered", "`packhouse lab rehearse one`"),
+        (
+            "rehearsed",
+            "rehearsed, green",
+            "`packhouse lab review one`",
+        ),
+        ("reviewed", "reviewed", "`packhouse lab arm one`"),
+        ("armed", "armed", "`packhouse lab run one`"),
+        ("nonce", "nonce taken", "`packhouse lab seal one`"),
+        ("consumed", "consumed", "`packhouse lab seal one`"),
+        ("closed", "bag closed", "`packhouse lab seal one`"),
+        ("sealed-pass", "sealed, pass", "none"),
+        ("sealed-fail", "sealed, fail", "none"),
+        (
+            "sealed-abort",
+            "sealed, abort: leg: the candidate died",
+            "none",
+        ),
+    ] {
+        let page = drawn(&Story::to(standing));
+        let expected = (state.to_owned(), next.to_owned());
+        assert_eq!(shown(&page, "one"), expected, "{standing}");
+    }
+    let mut story = Story::to("registered");
+    story.tell(story::red(1));
+    let red = "rehearsed, red: hello: the program did not greet";
+    let next = "`packhouse lab rehearse one`";
+    assert_eq!(
+        shown(&drawn(&story), "one"),
+        (red.to_owned(), next.to_owned())
+    );
+    let mut story = Story::to("nonce");
+    story.tell(story::released(1, 1));
+    let released = "released: marker: killed before the marker";
+    let next = "`packhouse lab run one`";
+    assert_eq!(
+        shown(&drawn(&story), "one"),
+        (released.to_owned(), next.to_owned())
+    );
+    let mut story = Story::to("rehearsed");
+    let newest = story.count - 1;
+    story.tell(story::reviewed(1, "eve", Review::Reject, newest));
+    let (state, next) = shown(&drawn(&story), "one");
+    assert!(state.starts_with("rejected by a reviewer: eve"), "{state}");
+    assert!(!next.contains("packhouse lab"), "{next}");
+}
+
+/// An approval too few is not enough to name `arm`.
+#[test]
+fn the_next_act_counts_approvals_against_the_preregistration() {
+    let story = Story::to("reviewed");
+    let mut documents = Documents::default();
+    let plan = Plan {
+        reviewers: 2,
+        ..Plan::default()
+    };
+    documents.plans.insert("one".to_owned(), Found::Here(plan));
+    let page = Page::of(&story.ledger(), &documents);
+    assert_eq!(shown(&page, "one").1, "`packhouse lab review one`");
+}
+
+/// What waits says until when; what is closed has no next act, but what was begun is finished.
+#[test]
+fn lanes_that_wait_or_are_closed_hold_their_packets() {
+    for (action, standing, next) in [
+        (
+            LaneAction::Pause,
+            "armed",
+            "its lane waits until 2026-12-24",
+        ),
+        (
+            LaneAction::Block,
+            "registered",
+            "its lane waits until 2026-12-24",
+        ),
+        (LaneAction::Close, "registered", "none: its lane is closed"),
+    ] {
+        let mut story = Story::to(standing);
+        story.tell(story::lane("cpu", action));
+        let page = drawn(&story);
+        assert_eq!(shown(&page, "one").1, next);
+        let waits = page.markdown("").contains("| 2026-12-24 | cpu |");
+        assert_eq!(waits, action != LaneAction::Close, "{action:?}");
+    }
+}
+
+/// evidence.md 13.5: one lane's text labelled three values as the current record.
+#[test]
+fn a_page_cannot_show_two_current_records_of_a_key() {
+    let mut story = Story::to("sealed-pass");
+    let first = story.tell(story::record(1, None));
+    story.advance(2, "two", "sealed-pass");
+    let mut next = story::record(2, Some(first));
+    next.claim = "15 us less per cycle".to_owned();
+    story.tell(next);
+    let page = drawn(&story);
+    let current: Vec<_> = page.current_records().collect();
+    assert_eq!(current.len(), 1);
+    assert_eq!(current[0].packet, digest(2).to_string());
+    for text in [page.markdown(""), page.html("")] {
+        let records = text
+            .split("urrent records")
+            .nth(1)
+            .expect("because it has the part");
+        let records = records.split("Packets").next().expect("because it ends");
+        assert!(
+            records.contains("15 us less") && !records.contains("12 us less"),
+            "{records}"
+        );
+    }
+}
+
+#[test]
+fn doubts_come_first() {
+    let mut story = Story::to("sealed-pass");
+    story.tell(story::record(1, None));
+    story.tell_at(story::note(None), 5);
+    story.tell(story::analysed(1, 2, Verdict::Fail));
+    story.tell(story::corrected(1));
+    story.bytes.extend_from_slice(b"{\"at_ns\":1,");
+    let page = drawn(&story);
+    let kinds: Vec<&str> = page
+        .doubts
+        .iter()
+        .map(|doubt| doubt.what.as_str())
+        .collect();
+    assert_eq!(
+        kinds,
+        [
+            "torn append",
+            "clock went back",
+            "corrected",
+            "record disputed",
+            "verdict changed",
+            "document",
+            "document",
+            "evidence",
+            "evidence"
+        ]
+    );
+    for text in [page.markdown(""), page.html("")] {
+        let place = |what: &str| text.find(what).unwrap_or_else(|| panic!("{what}: {text}"));
+        assert!(place("Know first") < place("Lanes"));
+        for said in [
+            "11 bytes after",
+            "the clock went back",
+            "the title has a slip",
+        ] {
+            place(said);
+        }
+    }
+    let clean = Page {
+        doubts: Vec::new(),
+        ..page
+    };
+    assert!(!clean.markdown("").contains("Know first"));
+}
+
+/// What is not the ledger's file is no figure on the page.
+#[test]
+fn nothing_is_shown_of_an_analysis_that_is_not_the_ledgers() {
+    let story = Story::to("sealed-pass");
+    let mut documents = Documents::default();
+    let found = samples::evidence(&|text| text.to_owned());
+    let key = (digest(1), 1);
+    documents.analyses.insert(key, Found::Here(found));
+    let page = |documents: &Documents| Page::of(&story.ledger(), documents);
+    let packet = digest(1).to_string();
+    let report = |page: &Page| {
+        let md = page
+            .report_markdown(&packet, "")
+            .expect("because it is there");
+        md + &page.report_html(&packet, "").expect("because it is there")
+    };
+    let here = report(&page(&documents));
+    assert!(here.contains("284 of 288 rows as promised"), "{here}");
+    for (found, said) in [
+        (Found::Absent, "not here"),
+        (
+            Found::Refused("another digest".to_owned()),
+            "another digest",
+        ),
+    ] {
+        documents.analyses.insert(key, found);
+        let text = report(&page(&documents));
+        assert!(
+            text.contains(said) && !text.contains("as promised"),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn a_packet_that_is_not_there_has_no_report() {
+    let page = samples::plain();
+    assert_eq!(page.report_markdown(&hex(0x77), ""), None);
+    assert_eq!(page.report_html(&hex(0x77), ""), None);
+}
+
+/// A page that is kept says nothing of what runs; one that is drawn live says when and how, and
+/// what was not looked at is not said to be none.
+#[test]
+fn what_was_observed_stands_apart_with_its_time_and_way() {
+    let mut page = samples::plain();
+    for text in [page.markdown(""), page.html("")] {
+        let (kept, live) = text
+            .split_once("Observed on this host")
+            .expect("because it is live");
+        assert!(!kept.contains("4711") && live.contains("process 4711"));
+        assert!(live.contains("content of /proc/4711/exe"));
+        assert!(live.contains("2026-11-30 07:10:11 UTC"));
+        let ports = live
+            .split("Ports that they listen on")
+            .nth(1)
+            .expect("because it is asked");
+        let devices = ports.find("Devices").expect("because it follows");
+        assert!(ports[..devices].contains("not observed"), "{ports}");
+        assert!(live.contains("unknown") && live.contains("git failed"));
+    }
+    page.live = None;
+    for text in [page.markdown(""), page.html("")] {
+        assert!(!text.contains("Observed on this host") && !text.contains("4711"));
+    }
+}
+
+#[test]
+fn the_same_values_give_the_same_bytes_and_nothing_of_elsewhere() {
+    let page = samples::plain();
+    let html = page.html("");
+    assert_eq!(html, samples::plain().html(""));
+    assert_eq!(page.markdown(""), samples::plain().markdown(""));
+    for word in [
+        "<script",
+        "javascript:",
+        "http://",
+        "https://",
+        "@import",
+        "url(",
+        " src=",
+        "<img",
+    ] {
+        assert!(!html.contains(word), "{word}");
+    }
+    assert!(html.contains("default-src 'none'"));
+    assert!(
+        !html.contains(" style="),
+        "the policy allows it, and nothing needs it"
+    );
+}
+
+/// Links lead to where the page's prefix says, and each names a file of a lab.
+#[test]
+fn links_are_relative_and_begin_with_the_prefix() {
+    let page = samples::plain();
+    let packet = hex(2);
+    for html in [
+        page.html("../lab/"),
+        page.report_html(&packet, "../lab/")
+            .expect("because it is there"),
+    ] {
+        for link in html.split("href=\"").skip(1) {
+            let link = link.split('"').next().expect("because a quote ends it");
+            let is_own = link.starts_with('#') && html.contains(&format!("id=\"{}\"", &link[1..]));
+            let below = link.strip_prefix("../lab/").unwrap_or("");
+            let is_file = ["ledger.jsonl", "lanes/", "experiments/", "evidence/"]
+                .iter()
+                .any(|start| below.starts_with(start));
+            assert!(is_own || is_file, "{link}");
+        }
+    }
+}
+
+/// A lane's document, where it is the ledger's, is what the page shows of the lane.
+#[test]
+fn a_lane_shows_its_document_and_its_record() {
+    let mut story = Story::to("sealed-pass");
+    story.tell(story::record(1, None));
+    let mut documents = Documents::default();
+    let text = LaneText {
+        title: "kernels on CPUs".to_owned(),
+        record_key: "cpu/decode".to_owned(),
+        ..LaneText::default()
+    };
+    documents.lanes.insert("cpu".to_owned(), Found::Here(text));
+    let md = Page::of(&story.ledger(), &documents).markdown("");
+    let lane = md
+        .lines()
+        .find(|line| line.starts_with("| [cpu](lanes/cpu.toml)"));
+    let lane = lane.expect("because the lane is there");
+    assert!(
+        lane.contains("kernels on CPUs") && lane.contains("12 us less per cycle"),
+        "{lane}"
+    );
+}
+
+/// Tags with the names of their attributes, in order: what a text must not change.
+fn skeleton(html: &str) -> Vec<String> {
+    let mut tags = Vec::new();
+    for part in html.split('<').skip(1) {
+        let tag = part.split('>').next().expect("because split gives one");
+        let mut names = String::new();
+        for (place, piece) in tag.split('"').enumerate() {
+            if place % 2 == 0 {
+                names += piece;
+            }
+        }
+        tags.push(names);
+    }
+    tags
+}
+
+/// Lines with their cells, headings and links: what a text must not change.
+fn outline(markdown: &str) -> Vec<(usize, usize, String)> {
+    let line = |line: &str| {
+        let mut bare = String::new();
+        let mut letters = line.chars();
+        while let Some(letter) = letters.next() {
+            match letter {
+                '\\' => {
+                    letters.next();
+                }
+                letter => bare.push(letter),
+            }
+        }
+        let cells = bare.matches('|').count();
+        let links = bare.matches("](").count();
+        let start = bare
+            .chars()
+            .take_while(|letter| "#-| ".contains(*letter))
+            .collect();
+        (cells, links, start)
+    };
+    markdown.lines().map(line).collect()
+}
+
+fn assert_inert(hostile: &str) {
+    let plain = samples::plain();
+    // A word more than the text, so that no text is empty, and each stays itself.
+    let page = samples::page(&|text| format!("{text}{hostile}"));
+    let report = |page: &Page| page.report_html(&hex(2), "").expect("because it is there");
+    for (one, other) in [
+        (plain.html(""), page.html("")),
+        (report(&plain), report(&page)),
+    ] {
+        assert_eq!(skeleton(&one), skeleton(&other), "{hostile:?}");
+        assert!(!other.chars().any(is_obeyed), "{hostile:?}");
+    }
+    let report = |page: &Page| {
+        page.report_markdown(&hex(2), "")
+            .expect("because it is there")
+    };
+    for (one, other) in [
+        (plain.markdown(""), page.markdown("")),
+        (report(&plain), report(&page)),
+    ] {
+        assert_eq!(outline(&one), outline(&other), "{hostile:?}");
+        assert!(!other.chars().any(is_obeyed), "{hostile:?}");
+        for markup in ["<script", "<img", "<!--", "&lt;"] {
+            let shown = other.replace(&format!("\\{markup}"), "");
+            assert!(!shown.contains(markup), "{markup} {hostile:?}");
+        }
+    }
+}
+
+/// What a terminal or browser would obey.
+fn is_obeyed(letter: char) -> bool {
+    letter != '\n' && packhouse_base::shown::is_hidden(letter)
+}
+
+#[test]
+fn no_text_is_markup() {
+    for hostile in [
+        "<script>alert(1)</script>",
+        "\"><img src=x onerror=alert(1)>",
+        "' onmouseover='alert(1)",
+        "</title></style></svg><svg onload=alert(1)>",
+        "<!-- ",
+        "]]>",
+        "&lt;b&gt; &#60;",
+        "| x | y |\n\n# heading\n\n- item\n",
+        "[x](javascript:alert(1)) ![y](https://elsewhere.example/z.png)",
+        "`code` **bold** _em_ ~~gone~~ $x$",
+        "\\",
+        "\\| \\[ \\\\|",
+        "```\n",
+        "\u{1b}]0;title\u{7}\u{1b}[2J",
+        "\u{202e}desrever\u{2066}",
+        "\r\n\t\u{0}\u{2028}",
+        "<https://elsewhere.example> www.elsewhere.example",
+        "{{ 7 * 7 }} ${x} <%= x %>",
+    ] {
+        assert_inert(hostile);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn no_text_changes_the_page_around_it(hostile in "[\\PC\\n\\t<>&\"'`|\\\\\\[\\]()#*_!]{0,24}") {
+        assert_inert(&hostile);
+    }
+}

@@ -1,0 +1,315 @@
+//! What `lab state --live` observes on this host: processes, ports, devices, the repository.
+//!
+//! Only what was seen counts: a program that a packet froze is shown as running where a process
+//! has that very file as its program, and nowhere else. What can't be told is a line that says so.
+
+use crate::lab::Place;
+use crate::lab_page::Read;
+use crate::places::Lookup;
+use crate::{places, worker_devices};
+use packhouse_base::digest::{Digest, Hasher};
+use packhouse_base::units;
+use packhouse_build::fingerprint::{World, work_tree};
+use packhouse_lab::packet::FrozenProgram;
+use packhouse_ledger::page::{Found, Live, Observation, Topic};
+use packhouse_proc::devices::{Device, Observation as Told, Roots};
+use packhouse_proc::listeners::{Listener, listeners};
+use packhouse_proc::procfs::{Process, Procfs, Unreadable};
+use packhouse_sys::clock::{Clock, RealClock};
+use packhouse_sys::fs::Fs;
+use packhouse_sys::real::RealFs;
+use std::collections::BTreeMap;
+use std::io::Read as _;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Looks at this host.
+pub(crate) fn observe(lab: &Read, place: &Place, lookup: Lookup<'_>) -> Live {
+    let mut live = Live {
+        at_ns: RealClock.wall_ns(),
+        observations: Vec::new(),
+    };
+    processes(lab, &mut live);
+    devices(lookup, &mut live);
+    repository(&place.root, lookup, &mut live);
+    live
+}
+
+fn note(live: &mut Live, topic: Topic, known: bool, subject: &str, seen: String, how: &str) {
+    live.observations.push(Observation {
+        topic,
+        subject: subject.to_owned(),
+        seen,
+        how: how.to_owned(),
+        at_ns: RealClock.wall_ns(),
+        known,
+    });
+}
+
+/// A program that packets froze.
+#[derive(Clone, Debug)]
+struct Frozen {
+    digest: Digest,
+    roles: Vec<String>,
+}
+
+/// The programs of all packets, by name.
+fn frozen(lab: &Read, live: &mut Live) -> BTreeMap<String, Vec<Frozen>> {
+    let mut programs: BTreeMap<String, Vec<Frozen>> = BTreeMap::new();
+    for (experiment, packet) in lab.packets() {
+        let packet = match packet {
+            Found::Here(packet) => packet,
+            Found::Absent => {
+                let why = format!("packet.json of {experiment} is not here");
+                note(
+                    live,
+                    Topic::Processes,
+                    false,
+                    &experiment,
+                    why,
+                    "read packet.json",
+                );
+                continue;
+            }
+            Found::Refused(why) => {
+                note(
+                    live,
+                    Topic::Processes,
+                    false,
+                    &experiment,
+                    why,
+                    "read packet.json",
+                );
+                continue;
+            }
+        };
+        for (treatment, program) in packet.programs.all() {
+            add(
+                &mut programs,
+                program,
+                format!("{experiment} ({treatment})"),
+            );
+        }
+    }
+    programs
+}
+
+fn add(programs: &mut BTreeMap<String, Vec<Frozen>>, program: &FrozenProgram, role: String) {
+    let digest = program.program.sha256;
+    let known = programs.entry(program.program.name.clone()).or_default();
+    match known.iter_mut().find(|one| one.digest == digest) {
+        Some(one) => one.roles.push(role),
+        None => known.push(Frozen {
+            digest,
+            roles: vec![role],
+        }),
+    }
+}
+
+fn processes(lab: &Read, live: &mut Live) {
+    let programs = frozen(lab, live);
+    let seen = Procfs::new(Path::new("/proc")).and_then(|procfs| {
+        let own = procfs.own_key()?;
+        let all = procfs.processes()?;
+        Ok((procfs, own, all))
+    });
+    let (procfs, own, all) = match seen {
+        Ok(seen) => seen,
+        Err(error) => {
+            for topic in [Topic::Processes, Topic::Ports] {
+                note(live, topic, false, "all", error.to_string(), "read /proc");
+            }
+            return;
+        }
+    };
+    let mut found = Vec::new();
+    let mut unreadable_count = all.hidden_count;
+    let others = all
+        .shown
+        .iter()
+        .filter(|one| !one.is_kernel_thread && one.key != own);
+    for process in others {
+        match running(process, &programs) {
+            Ok(Some(seen)) => {
+                let subject = format!("process {}, {}", process.key.pid, process.name);
+                let how = format!("content of /proc/{}/exe", process.key.pid);
+                note(live, Topic::Processes, true, &subject, seen, &how);
+                found.push(process);
+            }
+            Ok(None) | Err(Unreadable::Gone | Unreadable::NoProgram) => {}
+            Err(_) => unreadable_count += 1,
+        }
+    }
+    let how = format!("/proc/PID/exe of {} processes", all.shown.len());
+    if found.is_empty() {
+        let seen = "no process seen runs a program that a packet of this lab froze".to_owned();
+        note(live, Topic::Processes, true, "none", seen, &how);
+    }
+    if unreadable_count > 0 {
+        let seen = format!("{unreadable_count} processes whose program can't be read");
+        note(live, Topic::Processes, false, "others", seen, &how);
+    }
+    ports(&procfs, &found, live);
+}
+
+/// What a process runs of what packets froze: in words, or `None`.
+fn running(
+    process: &Process,
+    programs: &BTreeMap<String, Vec<Frozen>>,
+) -> Result<Option<String>, Unreadable> {
+    let executable = process.executable()?;
+    let name = executable.path.file_name().unwrap_or_default();
+    let Some(known) = programs.get(&*name.to_string_lossy()) else {
+        return Ok(None);
+    };
+    let digest = content(process)?;
+    let command: Vec<String> = process
+        .command()?
+        .iter()
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect();
+    let command = crate::answer::shortened(&command.join(" "), COMMAND_CHARS);
+    let words = match known.iter().find(|one| one.digest == digest) {
+        Some(one) => format!("runs the program frozen for {}", one.roles.join(", ")),
+        None => "has a frozen program's name, and is another file".to_owned(),
+    };
+    Ok(Some(format!("{words}: {command}")))
+}
+
+const COMMAND_CHARS: usize = 100;
+
+fn content(process: &Process) -> Result<Digest, Unreadable> {
+    let mut file = process.open_executable()?;
+    let mut hasher = Hasher::default();
+    let mut buffer = vec![0; 1 << 20];
+    loop {
+        match file.read(&mut buffer) {
+            Ok(0) => return Ok(hasher.finish()),
+            Ok(count) => hasher.update(&buffer[..count]),
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(_) => return Err(Unreadable::Malformed { file: "exe" }),
+        }
+    }
+}
+
+fn ports(procfs: &Procfs, found: &[&Process], live: &mut Live) {
+    const HOW: &str = "/proc/net/tcp and tcp6, and the processes' open files";
+    let listening = match listeners(procfs) {
+        Ok(listening) => listening,
+        Err(error) => return note(live, Topic::Ports, false, "all", error.to_string(), HOW),
+    };
+    let mut count = 0_usize;
+    for process in found {
+        let subject = format!("process {}, {}", process.key.pid, process.name);
+        let files = match process.open_files() {
+            Ok(files) => files,
+            Err(Unreadable::Gone) => continue,
+            Err(error) => {
+                note(live, Topic::Ports, false, &subject, error.to_string(), HOW);
+                continue;
+            }
+        };
+        let has = |one: &&Listener| {
+            files
+                .iter()
+                .any(|file| file.socket_inode == Some(one.inode))
+        };
+        for listener in listening.iter().filter(has) {
+            count += 1;
+            let address = listener.address.to_string();
+            note(
+                live,
+                Topic::Ports,
+                true,
+                &address,
+                format!("{subject} listens"),
+                HOW,
+            );
+        }
+    }
+    if count == 0 {
+        let seen = format!(
+            "none of the {} processes above listens; {} ports of others are open",
+            found.len(),
+            listening.len()
+        );
+        note(live, Topic::Ports, true, "none", seen, HOW);
+    }
+}
+
+fn devices(lookup: Lookup<'_>, live: &mut Live) {
+    let inventory = worker_devices::look(lookup);
+    for device in &inventory.devices {
+        let (known, seen) = device_words(device);
+        note(
+            live,
+            Topic::Devices,
+            known,
+            device.id.as_str(),
+            seen,
+            "packhouse worker devices",
+        );
+    }
+    for report in &inventory.reports {
+        if let Some(why) = report.outcome.why_unknown() {
+            let seen = format!("no answer: {why}");
+            note(
+                live,
+                Topic::Devices,
+                false,
+                report.source,
+                seen,
+                "packhouse worker devices",
+            );
+        }
+    }
+}
+
+fn device_words(device: &Device) -> (bool, String) {
+    let memory = match &device.memory {
+        Told::Known(memory) => {
+            let total = memory.total_bytes.map(units::bytes);
+            let total = total.map_or(String::new(), |total| format!(" of {total}"));
+            format!("{}{total} in use", units::bytes(memory.used_bytes))
+        }
+        Told::Absent => "no memory of its own".to_owned(),
+        Told::Unknown { why } => format!("memory unknown: {why}"),
+    };
+    let processes = match &device.processes {
+        Told::Known(list) => format!("{} processes", list.len()),
+        Told::Absent => "processes not listed".to_owned(),
+        Told::Unknown { why } => format!("processes unknown: {why}"),
+    };
+    let known = device.memory.why_unknown().is_none() && device.processes.why_unknown().is_none();
+    (known, format!("{}: {memory}; {processes}", device.name))
+}
+
+fn repository(root: &Path, lookup: Lookup<'_>, live: &mut Live) {
+    const HOW: &str = "git status in the lab's folder";
+    let (fs, clock): (Arc<dyn Fs>, Arc<dyn Clock>) = (Arc::new(RealFs), Arc::new(RealClock));
+    let world = World {
+        fs: &fs,
+        clock: &clock,
+        state: None,
+        tools: &worker_devices::tools(lookup),
+        roots: &Roots::default(),
+        own: &places::whole_environment(),
+    };
+    match work_tree(root, &world) {
+        Ok(tree) => {
+            let seen = match tree.changed.first() {
+                None => "nothing in the lab's folder differs from it".to_owned(),
+                Some(first) => {
+                    let count = tree.changed.len();
+                    format!(
+                        "{count} paths differ from it, the first: {}",
+                        first.display()
+                    )
+                }
+            };
+            let commit = format!("commit {}", tree.commit);
+            note(live, Topic::Git, true, &commit, seen, HOW);
+        }
+        Err(error) => note(live, Topic::Git, false, "commit", error.to_string(), HOW),
+    }
+}
