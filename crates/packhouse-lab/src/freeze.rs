@@ -184,14 +184,41 @@ pub fn lane(lab: &Lab<'_>, id: &str) -> Result<(Lane, Vec<u8>), FreezeError> {
     Ok((lane, bytes))
 }
 
-/// Reads the packet that `register` wrote. `None`: there is none.
+/// Reads the packet that `register` wrote, and its bytes. `None`: there is none.
 ///
 /// # Errors
 /// When it is not as its format has it, or can't be read.
 pub fn packet(lab: &Lab<'_>, experiment: &str) -> Result<Option<(Packet, Vec<u8>)>, FreezeError> {
     let path = packet_path(experiment);
-    match document(lab, &path) {
-        Ok(bytes) => Ok(Some((parsed(&path, Packet::parse(&bytes))?, bytes))),
+    match file(lab, &path)? {
+        Some(bytes) => Ok(Some((parsed(&path, Packet::parse(&bytes))?, bytes))),
+        None => Ok(None),
+    }
+}
+
+/// Reads the packet that is registered under a digest.
+///
+/// # Errors
+/// When it is not there, or is another one by now.
+pub fn registered(lab: &Lab<'_>, experiment: &str, digest: Digest) -> Result<Packet, FreezeError> {
+    let path = packet_path(experiment);
+    let bytes = document(lab, &path)?;
+    let now = Digest::of(&bytes);
+    if let Some(difference) = Difference::of(&path, &digest, &now) {
+        return Err(FreezeError::Changed {
+            differences: vec![difference],
+        });
+    }
+    parsed(&path, Packet::parse(&bytes))
+}
+
+/// The bytes of a small file of the lab. `None`: it is not there.
+///
+/// # Errors
+/// When it is there and is no small regular file, or can't be read.
+pub fn file(lab: &Lab<'_>, path: &str) -> Result<Option<Vec<u8>>, FreezeError> {
+    match document(lab, path) {
+        Ok(bytes) => Ok(Some(bytes)),
         Err(FreezeError::Absent { .. }) => Ok(None),
         Err(error) => Err(error),
     }

@@ -24,9 +24,12 @@ pub mod prereg;
 pub mod recipes;
 mod record;
 pub mod recovery;
+pub mod register;
 pub mod rehearsal;
+pub mod review;
 pub mod schedule;
 pub mod sessions;
+pub mod verify;
 pub mod world;
 
 pub use analysis::Analysis;

@@ -1,0 +1,240 @@
+//! Reviews, and arming by them.
+//!
+//! Specified in `docs/format/lab.md`, section 6.
+
+use crate::freeze::{self, FreezeError};
+use crate::marker::{Found, MarkerError, Markers};
+use crate::recipes::Recipes;
+use crate::rehearsal::{Now, Stale, fresh};
+use crate::world::{HostError, Lab};
+use packhouse_base::Blame;
+use packhouse_base::digest::Digest;
+use packhouse_ledger::act::{Armed, Reviewed};
+use packhouse_ledger::state::{PacketState, Standing};
+use packhouse_ledger::{Ledger, Review};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// Why a review is not entered.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReviewError {
+    /// A reviewer or a note without a word.
+    #[error("{field}: there must be a word")]
+    Empty {
+        /// Which.
+        field: &'static str,
+    },
+    /// The packet is not at a point where reviews are taken.
+    #[error("the packet is {}, and a review follows a green rehearsal", standing.as_str())]
+    Standing {
+        /// Where it stands.
+        standing: Standing,
+    },
+    /// The same reviewer in another spelling, who would count twice.
+    #[error("reviewer {given:?} has reviewed this packet as {known:?}")]
+    Spelling {
+        /// As given.
+        given: String,
+        /// As in the ledger.
+        known: String,
+    },
+}
+
+/// Why a packet is not armed.
+#[derive(Debug, thiserror::Error)]
+pub enum ArmError {
+    /// The packet is not at a point where it is armed.
+    #[error("the packet is {}, and only a rehearsed and reviewed one is armed", standing.as_str())]
+    Standing {
+        /// Where it stands.
+        standing: Standing,
+    },
+    /// The ledger does not know it.
+    #[error("packet {packet} is not registered here")]
+    Unknown {
+        /// The packet.
+        packet: Digest,
+    },
+    /// The rehearsal does not count.
+    #[error(transparent)]
+    Stale(#[from] Stale),
+    /// A reviewer's latest word is a rejection.
+    #[error("{reviewer} rejected it (entry {entry}): {note}")]
+    Rejected {
+        /// Who.
+        reviewer: String,
+        /// Their word's entry.
+        entry: u64,
+        /// Why.
+        note: String,
+    },
+    /// Too few approve.
+    #[error("{needed} reviewers must approve, and {have} did")]
+    Reviewers {
+        /// As the preregistration has it.
+        needed: u64,
+        /// Distinct reviewers with a standing approval.
+        have: u64,
+    },
+    /// Something is not what was frozen.
+    #[error(transparent)]
+    Freeze(#[from] FreezeError),
+    /// The marker could not be relied on.
+    #[error(transparent)]
+    Marker(#[from] MarkerError),
+    /// It was run already, whatever this ledger says.
+    #[error("packet {packet} is consumed: {} is there", marker.display())]
+    Consumed {
+        /// The packet.
+        packet: Digest,
+        /// Its marker.
+        marker: PathBuf,
+    },
+    /// The host can't say something.
+    #[error(transparent)]
+    Host(#[from] HostError),
+}
+
+impl ReviewError {
+    /// Says whose side the failure is on.
+    pub fn blame(&self) -> Blame {
+        match self {
+            Self::Empty { .. } | Self::Standing { .. } | Self::Spelling { .. } => Blame::Caller,
+        }
+    }
+}
+
+impl ArmError {
+    /// Says whose side the failure is on.
+    pub fn blame(&self) -> Blame {
+        match self {
+            Self::Standing { .. }
+            | Self::Unknown { .. }
+            | Self::Rejected { .. }
+            | Self::Reviewers { .. }
+            | Self::Consumed { .. } => Blame::Caller,
+            Self::Stale(stale) => stale.blame(),
+            Self::Freeze(error) => error.blame(),
+            Self::Marker(error) => error.blame(),
+            Self::Host(error) => error.blame(),
+        }
+    }
+}
+
+/// What a reviewer's word becomes in the ledger.
+///
+/// # Errors
+/// When reviewer or note say nothing, the packet's newest rehearsal is not green or it has gone
+/// further, or the same reviewer is in the ledger in another spelling.
+pub fn word(
+    packet: Digest,
+    state: &PacketState,
+    reviewer: &str,
+    verdict: Review,
+    note: &str,
+) -> Result<Reviewed, ReviewError> {
+    let reviewer = reviewer.trim();
+    for (field, text) in [("reviewer", reviewer), ("note", note.trim())] {
+        if text.is_empty() {
+            return Err(ReviewError::Empty { field });
+        }
+    }
+    let rehearsal = match (state.standing, &state.green) {
+        (Standing::Rehearsed | Standing::Reviewed | Standing::Armed, Some((entry, _))) => *entry,
+        (standing, _) => return Err(ReviewError::Standing { standing }),
+    };
+    let mut known = state.words.keys();
+    let known = known.find(|known| folded(known) == folded(reviewer));
+    match known {
+        Some(known) if known != reviewer => Err(ReviewError::Spelling {
+            given: reviewer.to_owned(),
+            known: known.clone(),
+        }),
+        Some(_) | None => Ok(Reviewed {
+            packet,
+            reviewer: reviewer.to_owned(),
+            verdict,
+            note: note.trim().to_owned(),
+            rehearsal,
+        }),
+    }
+}
+
+/// Judges whether a packet may be armed now, and what is entered then; writes nothing.
+///
+/// # Errors
+/// When anything that must hold does not: state, identities, marker, rehearsal, reviews.
+pub fn arm(
+    lab: &Lab<'_>,
+    ledger: &Ledger,
+    packet: Digest,
+    recipes: &Recipes,
+) -> Result<Armed, ArmError> {
+    let state = ledger.state().packets().get(&packet);
+    let state = state.ok_or(ArmError::Unknown { packet })?;
+    match state.standing {
+        Standing::Rehearsed | Standing::Reviewed => {}
+        // That there is no green rehearsal has a reason of its own, below.
+        Standing::Registered => {}
+        standing @ (Standing::Armed
+        | Standing::Nonce
+        | Standing::Consumed
+        | Standing::Closed
+        | Standing::SealedPass
+        | Standing::SealedFail
+        | Standing::SealedAbort) => return Err(ArmError::Standing { standing }),
+    }
+    unmarked(lab, packet)?;
+    let frozen = freeze::registered(lab, state.experiment.as_str(), packet)?;
+    let documents = freeze::unchanged(lab, &frozen, recipes)?;
+    let max_age_s = documents.prereg.rehearsal_max_age_s;
+    let rehearsal = fresh(ledger, packet, &Now::of(lab)?, max_age_s)?;
+    let reviews = approvals(state, documents.prereg.reviewers)?;
+    Ok(Armed {
+        packet,
+        rehearsal,
+        reviews,
+    })
+}
+
+/// Refuses a packet that has a marker, or whose marker could not be relied on.
+fn unmarked(lab: &Lab<'_>, packet: Digest) -> Result<(), ArmError> {
+    let Some(markers) = Markers::look(lab.fs, &lab.state)? else {
+        return Ok(());
+    };
+    match markers.find(packet)? {
+        Found::Nothing => Ok(()),
+        Found::Marker(..) | Found::Damaged { .. } => Err(ArmError::Consumed {
+            packet,
+            marker: markers.path(packet),
+        }),
+    }
+}
+
+/// Entries of the standing approvals, of as many reviewers as are needed.
+fn approvals(state: &PacketState, needed: u64) -> Result<Vec<u64>, ArmError> {
+    if let Some((reviewer, word)) = state.rejection() {
+        return Err(ArmError::Rejected {
+            reviewer: reviewer.to_owned(),
+            entry: word.entry,
+            note: word.note.clone(),
+        });
+    }
+    let mut reviewers: BTreeMap<String, u64> = BTreeMap::new();
+    for (reviewer, word) in &state.words {
+        reviewers.insert(folded(reviewer), word.entry);
+    }
+    let have = reviewers.len() as u64;
+    if have < needed {
+        return Err(ArmError::Reviewers { needed, have });
+    }
+    let mut entries: Vec<u64> = reviewers.into_values().collect();
+    entries.sort_unstable();
+    Ok(entries)
+}
+
+/// A reviewer's name as it is compared: without case and blanks around its words.
+fn folded(reviewer: &str) -> String {
+    let words: Vec<&str> = reviewer.split_whitespace().collect();
+    words.join(" ").to_lowercase()
+}
