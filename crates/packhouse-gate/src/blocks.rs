@@ -1,7 +1,7 @@
 //! A-B-B-A blocks: what one block saves per cycle, and what all of them show.
 //!
-//! - A block is control, candidate, candidate, control, so that a drift that is linear in time saves
-//!   nothing.
+//! - A block is control, candidate, candidate, control, so that a drift that is linear in time
+//!   saves nothing.
 //! - Savings are exact fractions of a nanosecond; a win is a saving above zero, exactly.
 //! - One device's blocks make one `Paired`: nothing here joins two devices.
 

@@ -1,7 +1,8 @@
 //! Crossovers A1, B1, (stop?), B2, A2 of fresh starts: their figures, gates and disposition.
 //!
 //! - Thresholds are declared; none is built in, and one below the noise of the controls is refused.
-//! - Every gate is judged and listed; the conjunction decides. A gate that can't be judged is failed.
+//! - Every gate is judged and listed; the conjunction decides. A gate that can't be judged is
+//!   failed.
 //! - After a first pair that failed there is no second: figures of one are refused.
 //! - Only the lower start of the candidate can be published.
 //! - Rows of one pair of starts say nothing of starts: their sign test is labelled with its unit.

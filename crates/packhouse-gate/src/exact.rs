@@ -29,8 +29,8 @@ pub struct Row {
 /// Where two lists of token ids part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// The first index at which they differ; the shorter one's length where it is a beginning of the
-    /// other.
+    /// The first index at which they differ; the shorter one's length where it is a beginning of
+    /// the other.
     pub index: usize,
     /// The expected id there; none past the end.
     pub expected: Option<u32>,

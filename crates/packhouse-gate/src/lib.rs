@@ -1,7 +1,8 @@
 //! Exactness and statistics: pure functions of evidence.
 //!
-//! - Integers in, rates out. Every figure that a decision hangs on is an exact rational, or a formula
-//!   of binary64 in the order that the page writes; nothing is summed in an order of convenience.
+//! - Integers in, rates out. Every figure that a decision hangs on is an exact rational, or a
+//!   formula of binary64 in the order that the page writes; nothing is summed in an order of
+//!   convenience.
 //! - No type divides tokens by time: a rate needs a named window, with its intervals and its span.
 //! - A probability is given with its unit of analysis, or not at all.
 //! - Nothing here reads a file, a clock or an environment, draws at random, or keeps state.

@@ -116,8 +116,8 @@ impl Natural {
         (top, 32 * below as u64, rest.iter().any(|digit| *digit != 0))
     }
 
-    /// It times 2^exponent, rounded once to the nearest binary64. The result is in the normal range,
-    /// or it is zero.
+    /// It times 2^exponent, rounded once to the nearest binary64. The result is in the normal
+    /// range, or it is zero.
     pub(crate) fn scaled(&self, exponent: i64) -> f64 {
         let (top, below, is_more) = self.top();
         // The conversion rounds to nearest even; where bits are below, `top` has 65 or more, so its

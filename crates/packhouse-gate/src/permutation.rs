@@ -18,8 +18,8 @@ const MOST_STARTS: usize = 64;
 pub struct Start(Rational);
 
 impl Start {
-    /// Takes the median of a start's rows, exactly; `None` without rows, and where a row is no number
-    /// or needs more than 127 bits.
+    /// Takes the median of a start's rows, exactly; `None` without rows, and where a row is no
+    /// number or needs more than 127 bits.
     pub fn of_rows(rows: &[f64]) -> Option<Self> {
         let rows = rows.iter().map(|row| Rational::of_binary64(*row));
         let mut rows: Vec<Rational> = rows.collect::<Option<_>>()?;

@@ -1,8 +1,8 @@
 //! Portfolios: whether small wins, each below every gate of its own, may be tried as one.
 //!
 //! - Everything is asked of every part, and every refusal is listed.
-//! - The sum is of conservative lower bounds, in whole nanoseconds, and two parts never claim the same
-//!   saving.
+//! - The sum is of conservative lower bounds, in whole nanoseconds, and two parts never claim the
+//!   same saving.
 //! - Admission allows one load of the service, and nothing more.
 
 use packhouse_base::Blame;

@@ -1,7 +1,8 @@
-//! The pinned source of draws: xoshiro256** seeded by SplitMix64 (Blackman and Vigna, 2018 to 2021).
+//! The pinned source of draws: xoshiro256** seeded by SplitMix64 (Blackman and Vigna, 2018 to
+//! 2021).
 //!
-//! The same seed gives the same draws everywhere and for ever: its vectors are in the page. It is for
-//! resampling, never for secrets.
+//! The same seed gives the same draws everywhere and for ever: its vectors are in the page. It is
+//! for resampling, never for secrets.
 
 /// A generator, seeded.
 #[derive(Clone, Debug)]

@@ -1,9 +1,9 @@
 //! Rates: a count over a named window, made from arrivals, never from a count and a duration.
 //!
-//! - A `Rate` keeps its window, its count, both ends and all that arrived: a figure can be made again
-//!   from what is written beside it.
-//! - N tokens make N - 1 intervals at most. Tokens that came in one burst share its time, so a window
-//!   that begins at a burst counts none of that burst's tokens.
+//! - A `Rate` keeps its window, its count, both ends and all that arrived: a figure can be made
+//!   again from what is written beside it.
+//! - N tokens make N - 1 intervals at most. Tokens that came in one burst share its time, so a
+//!   window that begins at a burst counts none of that burst's tokens.
 //! - Rates of two windows aren't comparable, and `Rate` has no order.
 //! - There is no operator from counts and times to anything:
 //!
@@ -113,8 +113,8 @@ pub enum Window {
     /// From the second burst to the last: what the first use costs is outside. The count leaves out
     /// the first two bursts.
     Steady,
-    /// All tokens over the span from the first to the last, one more than there are intervals. It is
-    /// here to repeat figures that were published so, and is marked wherever it is shown.
+    /// All tokens over the span from the first to the last, one more than there are intervals. It
+    /// is here to repeat figures that were published so, and is marked wherever it is shown.
     EventsOverSpan,
     /// All tokens from the request to the end.
     Wall,
@@ -409,8 +409,8 @@ impl Rate {
         self.exact().to_binary64()
     }
 
-    /// Compares two rates of one window; `None` where the windows are two. Windows between tokens are
-    /// one, however many tokens the first burst had.
+    /// Compares two rates of one window; `None` where the windows are two. Windows between tokens
+    /// are one, however many tokens the first burst had.
     pub fn compare(&self, other: &Self) -> Option<Ordering> {
         let is_one = self.window.name() == other.window.name();
         is_one.then(|| self.exact().cmp(&other.exact()))

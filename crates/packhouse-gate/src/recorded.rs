@@ -1,7 +1,7 @@
 //! Figures of others, as they were recorded: offsets in binary64 seconds.
 //!
-//! Nothing of ours is recorded so. These formulas make published figures again, to the last bit, from
-//! the times beside them: each is evaluated as it is written, every operation rounded once.
+//! Nothing of ours is recorded so. These formulas make published figures again, to the last bit,
+//! from the times beside them: each is evaluated as it is written, every operation rounded once.
 
 /// Both rates of a window of token offsets, tokens per second.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -23,7 +23,8 @@ pub struct WindowRates {
 pub struct ResponseRates {
     /// `tokens / elapsed`.
     pub wall: f64,
-    /// `tokens / after_first`: one more token than there are intervals. Marked wherever it is shown.
+    /// `tokens / after_first`: one more token than there are intervals. Marked wherever it is
+    /// shown.
     pub full_after_first: f64,
     /// `(tokens - 1) / after_first`.
     pub full_inter_token: f64,

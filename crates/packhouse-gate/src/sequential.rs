@@ -125,8 +125,8 @@ impl Plan {
         }
     }
 
-    /// What the plan says of wins so far, counted in the order of the pairs: looks are taken at their
-    /// own pairs only, so what came after one can't change it.
+    /// What the plan says of wins so far, counted in the order of the pairs: looks are taken at
+    /// their own pairs only, so what came after one can't change it.
     pub fn step(&self, outcomes: &[bool]) -> Step {
         for look in &self.looks {
             let pairs = usize::try_from(look.pairs).expect("because it is at most 120");

@@ -2,9 +2,10 @@
 //!
 //! - Counters are rises over a whole suite, integers, and must agree with each other before any
 //!   figure is made of them.
-//! - Tokens per cycle are of delivered tokens: what a verifier emitted and nobody got is an overrun,
-//!   and is bounded.
-//! - A survival that hardly falls, with a jump in speed, is an alarm: the verifier reads stale data.
+//! - Tokens per cycle are of delivered tokens: what a verifier emitted and nobody got is an
+//!   overrun, and is bounded.
+//! - A survival that hardly falls, with a jump in speed, is an alarm: the verifier reads stale
+//!   data.
 
 use packhouse_base::Blame;
 
@@ -133,8 +134,8 @@ pub struct Speculation {
 }
 
 impl Speculation {
-    /// Holds counters against each other, against the number of prompts, and against the tokens that
-    /// were delivered over all requests.
+    /// Holds counters against each other, against the number of prompts, and against the tokens
+    /// that were delivered over all requests.
     pub fn of(counters: Counters, prompts: u64, delivered: u64) -> Result<Self, Contradiction> {
         sizes(&counters, delivered)?;
         agree(&counters)?;
@@ -241,9 +242,9 @@ impl StaleVerifier {
         least_speed_up: 1.2,
     };
 
-    /// Whether the alarm trips: survival is that flat and, where the speed is known, the jump is that
-    /// large. Without a control's speed flatness alone trips it. A draft of one position, or of none
-    /// accepted, shows nothing.
+    /// Whether the alarm trips: survival is that flat and, where the speed is known, the jump is
+    /// that large. Without a control's speed flatness alone trips it. A draft of one position, or
+    /// of none accepted, shows nothing.
     pub fn trips(&self, positions: &[u64], speed_up: Option<f64>) -> bool {
         let [first, .., last] = positions else {
             return false;

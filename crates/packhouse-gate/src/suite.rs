@@ -105,8 +105,8 @@ pub fn percentile(values: &[f64], share: f64) -> Result<f64, NoSummary> {
     Ok(interpolated(&sorted(values)?, share))
 }
 
-/// The summary of the classes' medians: each class counts once, however many rows it has. Rows are a
-/// class's name and a value.
+/// The summary of the classes' medians: each class counts once, however many rows it has. Rows are
+/// a class's name and a value.
 pub fn class_balanced<'a>(
     rows: impl IntoIterator<Item = (&'a str, f64)>,
 ) -> Result<Summary, NoSummary> {

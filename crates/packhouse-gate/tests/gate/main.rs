@@ -1,3 +1,12 @@
 //! Tests of the crate from outside.
 
 #![forbid(unsafe_code)]
+
+mod crossovers;
+mod exactness;
+mod failures;
+mod rates;
+mod second;
+mod speculation;
+mod tests_of_chance;
+mod vectors;

@@ -1,0 +1,134 @@
+//! Counters of a draft: what contradicts what, and the alarm.
+
+use packhouse_gate::recorded::rise;
+use packhouse_gate::speculation::{Contradiction, Counters, Speculation, StaleVerifier};
+
+fn counters() -> Counters {
+    Counters {
+        requests: 3,
+        cycles: 100,
+        depth: 4,
+        drafted: 400,
+        accepted: 150,
+        positions: vec![70, 45, 25, 10],
+    }
+}
+
+fn refused(change: impl FnOnce(&mut Counters), prompts: u64, delivered: u64) -> String {
+    let mut counters = counters();
+    change(&mut counters);
+    let refused = Speculation::of(counters, prompts, delivered);
+    refused
+        .expect_err("because they contradict each other")
+        .to_string()
+}
+
+#[test]
+fn counters_must_agree_with_each_other_and_with_what_was_delivered() {
+    let emitted = 150 + 100 + 3;
+    for delivered in [emitted, emitted - 12] {
+        let fine = Speculation::of(counters(), 3, delivered);
+        let fine = fine.expect("because nothing contradicts");
+        assert_eq!(fine.overrun(), emitted - delivered);
+        assert_eq!(fine.counters(), &counters());
+    }
+    assert_eq!(
+        refused(|it| it.drafted = 399, 3, 253),
+        "399 tokens were drafted, 100 cycles of depth 4 draft 400"
+    );
+    assert_eq!(
+        refused(|it| it.positions.push(0), 3, 253),
+        "5 positions are counted, the depth is 4"
+    );
+    assert_eq!(
+        refused(|it| it.positions.swap(1, 2), 3, 253),
+        "position 2 was accepted 45 times, the one before it 25"
+    );
+    assert_eq!(
+        refused(|it| it.positions[0] = 101, 3, 253),
+        "position 0 was accepted 101 times, the one before it 100"
+    );
+    assert_eq!(
+        refused(|it| it.accepted = 149, 3, 252),
+        "149 tokens were accepted, by position 150"
+    );
+    assert_eq!(
+        refused(|_| (), 4, 253),
+        "3 requests were decoded for 4 prompts"
+    );
+    assert_eq!(
+        refused(|_| (), 3, 254),
+        "254 tokens were delivered, 253 were emitted"
+    );
+    assert_eq!(
+        refused(|_| (), 3, 240),
+        "13 emitted tokens were not delivered, at most 12 can be"
+    );
+    assert_eq!(
+        refused(|it| it.cycles = 0, 3, 253),
+        "0 cycles of depth 4 draft nothing"
+    );
+    assert_eq!(
+        refused(|it| it.depth = 0, 3, 253),
+        "100 cycles of depth 0 draft nothing"
+    );
+    let huge = u64::MAX;
+    assert_eq!(
+        refused(|it| it.cycles = huge, 3, 253),
+        format!("cycles is {huge}, which is no count of tokens")
+    );
+    assert_eq!(
+        refused(|it| it.positions[3] = huge, 3, 253),
+        format!("positions is {huge}, which is no count of tokens")
+    );
+}
+
+#[test]
+fn a_position_after_one_that_never_survived_has_no_condition() {
+    let mut counters = counters();
+    counters.positions = vec![70, 80 - 70, 0, 0];
+    counters.accepted = 80;
+    let draft = Speculation::of(counters, 3, 183).expect("because they agree");
+    let conditional = draft.conditional();
+    assert_eq!(conditional[2..], [Some(0.0), None]);
+    let size = Contradiction::Size {
+        counter: "cycles",
+        value: 1,
+    };
+    assert_eq!(size.blame(), packhouse_base::Blame::Caller);
+}
+
+/// A verifier that read stale data accepted 847 to 818 tokens over its positions, ran twice as
+/// fast, and no row was exact.
+#[test]
+fn flat_survival_trips_the_alarm_of_a_stale_verifier() {
+    let alarm = StaleVerifier::USUAL;
+    let stale = [847, 842, 838, 833, 829, 824, 818];
+    let record = [1171, 847, 631, 497, 397, 328, 248, 204, 172, 140, 112];
+    let matched = [234, 187, 142, 121, 104, 86, 79];
+    assert!(alarm.trips(&stale, None));
+    assert!(alarm.trips(&stale, Some(1.95)));
+    assert!(alarm.trips(&stale, Some(f64::NAN)));
+    assert!(!alarm.trips(&stale, Some(1.01)));
+    for healthy in [&record[..], &matched[..]] {
+        assert!(!alarm.trips(healthy, None));
+        assert!(!alarm.trips(healthy, Some(3.0)));
+    }
+    assert!(alarm.trips(&[10, 9], None));
+    assert!(!alarm.trips(&[100, 89], None));
+    assert!(!alarm.trips(&[10], None));
+    assert!(!alarm.trips(&[], None));
+    assert!(!alarm.trips(&[0, 0], None));
+}
+
+#[test]
+fn a_counter_rises_by_whole_numbers_or_not_at_all() {
+    assert_eq!(rise(10.0, 1619.0), Some(1609));
+    assert_eq!(rise(0.1, 3.1000005), Some(3));
+    assert_eq!(rise(0.0, 3.00001), None);
+    assert_eq!(rise(3.0, 2.0), None);
+    assert_eq!(rise(5.0, 5.0), Some(0));
+    assert_eq!(rise(0.0, f64::NAN), None);
+    assert_eq!(rise(0.0, f64::INFINITY), None);
+    assert_eq!(rise(0.0, 1e16), None);
+}

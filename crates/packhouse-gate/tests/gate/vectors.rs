@@ -1,0 +1,216 @@
+//! Published figures of the reference lab, made again to the last bit that was published.
+
+use packhouse_gate::blocks::{Paired, Spans};
+use packhouse_gate::crossover::ControlNoise;
+use packhouse_gate::rate::{Arrivals, Window};
+use packhouse_gate::recorded::{agrees, converted, cycle_ms, response_rates, window_rates};
+use packhouse_gate::sign::{least_attainable, sign_test};
+use packhouse_gate::speculation::{Counters, Speculation};
+use packhouse_gate::suite::{Summary, median};
+
+/// Row 0 of the record: the first and the hundredth token, in seconds.
+const FIRST: f64 = 10.328412583003228;
+const HUNDREDTH: f64 = 22.82249498800229;
+
+/// What is published with a number of digits.
+fn digits(value: f64, places: usize) -> String {
+    format!("{value:.places$}")
+}
+
+#[test]
+fn row_0_of_the_record_has_both_its_rates_to_the_last_bit() {
+    let mut offsets = vec![FIRST + 11.430783651998354; 100];
+    offsets[0] = FIRST;
+    offsets[99] = HUNDREDTH;
+    let rates = window_rates(&offsets, 100).expect("because there are 100 tokens");
+    assert_eq!(rates.events_over_span, 8.003789054567829);
+    assert_eq!(rates.inter_token, 7.923751164022152);
+    assert_eq!((rates.events, rates.intervals), (100, 99));
+    assert!(agrees(offsets[1] - offsets[0], 11.430783651998354));
+    assert_eq!(digits(rates.span, 4), "12.4941");
+    assert_eq!(digits(100.0 * 11.430783651998354 / rates.span, 1), "91.5");
+
+    let rates = response_rates(512, 25.46661315000165, 15.138200566998421);
+    let rates = rates.expect("because the spans are above zero");
+    assert_eq!(rates.wall, 20.10475429081416);
+    assert_eq!(rates.full_after_first, 33.82172126297297);
+    assert_eq!(rates.full_inter_token, 33.75566321363123);
+}
+
+#[test]
+fn a_window_without_a_span_or_with_one_token_has_no_rate() {
+    let offsets = [1.0, 1.0, 3.0];
+    assert_eq!(window_rates(&offsets, 0), None);
+    assert_eq!(window_rates(&offsets, 1), None);
+    assert_eq!(window_rates(&offsets, 2), None);
+    assert_eq!(window_rates(&offsets, 4), None);
+    assert_eq!(window_rates(&[f64::NAN, 2.0], 2), None);
+    assert!(window_rates(&offsets, 3).is_some());
+    assert_eq!(response_rates(0, 1.0, 1.0), None);
+    assert_eq!(response_rates(5, 1.0, 0.0), None);
+    assert_eq!(cycle_ms(1.0, 0), None);
+}
+
+/// The same row in nanoseconds: the stall of first use hides a steady rate ten times as high.
+#[test]
+fn the_first_use_of_row_0_hid_ninety_two_tokens_per_second() {
+    let first = 10_328_412_583;
+    let second = first + 11_430_783_652;
+    let last = 22_822_494_988;
+    let mut at_ns: Vec<u64> = (0..98).map(|i| second + (last - second) * i / 97).collect();
+    at_ns.push(last);
+    at_ns.insert(0, first);
+    let arrivals = Arrivals::of_tokens(0, 25_466_613_150, &at_ns[..100]);
+    let arrivals = arrivals.expect("because the times rise");
+    assert_eq!(arrivals.tokens().count(), 100 - 1 + 1);
+    let gap = arrivals.first_gap().expect("because there are two bursts");
+    assert_eq!(gap.count(), 11_430_783_652);
+    let steady = arrivals
+        .rate(Window::Steady)
+        .expect("because there are three");
+    assert_eq!(digits(steady.per_second(), 0), "92");
+    let hidden = arrivals.rate(Window::InterToken { k_first: 1 });
+    assert_eq!(
+        digits(hidden.expect("because there are two").per_second(), 2),
+        "7.92"
+    );
+}
+
+fn record_counters() -> Counters {
+    Counters {
+        requests: 13,
+        cycles: 1609,
+        depth: 11,
+        drafted: 17699,
+        accepted: 4747,
+        positions: vec![1171, 847, 631, 497, 397, 328, 248, 204, 172, 140, 112],
+    }
+}
+
+#[test]
+fn the_records_counters_and_its_delivered_tokens_are_two_figures() {
+    let record = Speculation::of(record_counters(), 13, 6354);
+    let record = record.expect("because the published counters agree");
+    assert_eq!(record.acceptance(), 0.26820724334708174);
+    assert_eq!(record.mean_accepted(), 2.950279676817899);
+    assert_eq!(digits(record.emitted_by_counters(), 6), "3.950280");
+    assert_eq!(digits(record.emitted_by_delivery(), 6), "3.940957");
+    assert_eq!(record.overrun(), 15);
+    let survival = record.survival();
+    assert_eq!(digits(survival[0], 6), "0.727781");
+    assert_eq!(digits(survival[10], 6), "0.069608");
+    let conditional = record.conditional();
+    assert_eq!(conditional[0], Some(survival[0]));
+    assert_eq!(conditional[1], Some(survival[1] / survival[0]));
+}
+
+#[test]
+fn the_first_matched_draft_survives_as_published() {
+    let counters = Counters {
+        requests: 1,
+        cycles: 279,
+        depth: 7,
+        drafted: 279 * 7,
+        accepted: 953,
+        positions: vec![234, 187, 142, 121, 104, 86, 79],
+    };
+    let emitted = 953 + 279 + 1;
+    let draft = Speculation::of(counters, 1, emitted).expect("because they agree");
+    let survival = draft.survival();
+    assert_eq!(digits(100.0 * survival[0], 3), "83.871");
+    assert_eq!(digits(100.0 * survival[6], 3), "28.315");
+    assert_eq!(digits(draft.mean_accepted(), 6), "3.415771");
+}
+
+#[test]
+fn the_suites_tokens_add_up() {
+    let prompts = [
+        90, 132, 110, 102, 112, 89, 149, 111, 125, 140, 229, 112, 863_u32,
+    ];
+    assert_eq!(prompts.iter().sum::<u32>(), 2364);
+    let values: Vec<f64> = prompts.iter().map(|count| f64::from(*count)).collect();
+    assert_eq!(median(&values), Ok(112.0));
+    let summary = Summary::of(&values).expect("because they are usual");
+    assert_eq!(summary.mean, 2364.0 / 13.0);
+    assert_eq!((summary.min, summary.max, summary.count), (89.0, 863.0, 13));
+    assert_eq!(10 * 512 + 296 + 426 + 512, 6354);
+}
+
+#[test]
+fn the_ladder_of_records_rises_and_converts() {
+    let ladder = [
+        33.085825,
+        33.267564,
+        33.438926675602126,
+        33.89498511171744,
+        92.16352215694299,
+        94.92003934159611,
+        102.97143559613157,
+    ];
+    assert!(ladder.is_sorted_by(|lower, higher| lower < higher));
+    let conventional = 101.94172124017027;
+    assert!(agrees(conventional, converted(ladder[6], 100)));
+    assert_eq!(digits(102.0 - conventional, 14), "0.05827875982973");
+    // The floor of a reproduction is 95 % of the conventional figure.
+    assert_eq!(0.95 * conventional, 96.84463517816175);
+    let later = [124.64241272122038, 125.4619731637751];
+    assert!(later.iter().all(|figure| *figure > conventional));
+}
+
+#[test]
+fn two_controls_of_one_crossover_differ_by_more_than_its_gates() {
+    let controls = ControlNoise::of(&[[32.942323, 31.173546]]);
+    let noise = controls
+        .expect("because they are above zero")
+        .expect("because there is a pair");
+    assert_eq!(digits(noise.absolute, 6), "1.768777");
+    assert_eq!(digits(noise.percent, 2), "5.67");
+    assert_eq!(ControlNoise::of(&[]), Ok(None));
+    let several = ControlNoise::of(&[[100.0, 101.0], [31.173546, 32.942323], [50.0, 50.0]]);
+    assert_eq!(several.expect("because they are above zero"), Some(noise));
+}
+
+#[test]
+fn the_coins_word_on_rows_and_blocks_is_as_published() {
+    let two_sided = |wins, losses| sign_test(wins, losses).expect("because few").two_sided;
+    assert_eq!(two_sided(10, 3), 0.09228515625);
+    assert_eq!(digits(two_sided(10, 3), 3), "0.092");
+    assert_eq!(digits(two_sided(11, 2), 3), "0.022");
+    assert_eq!(digits(two_sided(12, 1), 4), "0.0034");
+    assert_eq!(digits(two_sided(13, 0), 5), "0.00024");
+    assert!(two_sided(31, 0) < 1e-9);
+    assert_eq!(two_sided(0, 13), two_sided(13, 0));
+    assert_eq!(two_sided(0, 0), 1.0);
+    assert_eq!(sign_test(999, 2), None);
+    assert_eq!(sign_test(u64::MAX, 2), None);
+    // Shown in digits alone, however small.
+    assert_eq!(two_sided(31, 0).to_string(), "0.0000000009313225746154785");
+}
+
+#[test]
+fn few_starts_have_a_least_probability() {
+    let least = |starts| {
+        let least = least_attainable(starts, starts).expect("because it is small");
+        least.to_string()
+    };
+    assert_eq!([2, 3, 4].map(least), ["1/6", "1/20", "1/70"]);
+    assert_eq!(least_attainable(1000, 1000), None);
+    assert_eq!(least_attainable(u64::MAX, 1), None);
+}
+
+/// A shared gate won 31 of 31 blocks at 0.120856 ms and was refused: both thresholds count.
+#[test]
+fn thirty_one_wins_do_not_make_up_for_a_median_below_the_gate() {
+    let block = |saving: u64| Spans {
+        control_ns: [10_000_000 + 2 * 64 * saving, 10_000_000],
+        candidate_ns: [10_000_000; 2],
+    };
+    let blocks: Vec<Spans> = (0..31).map(|index| block(120_841 + index)).collect();
+    let paired = Paired::of(64, &blocks).expect("because there are blocks");
+    assert_eq!((paired.wins, paired.losses), (31, 0));
+    assert_eq!(paired.median.to_string(), "120856");
+    assert!(!paired.meets(28, 150_000));
+    assert!(paired.meets(31, 120_856));
+    assert!(!paired.meets(32, 120_856));
+    assert!(!paired.meets(31, 120_857));
+}
