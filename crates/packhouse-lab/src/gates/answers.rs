@@ -49,6 +49,7 @@ impl<'a> Judging<'a> {
     ) -> Vec<Good<'a>> {
         let mut good = Vec::new();
         for case in matched {
+            self.looked(case, failures);
             if let Some(rejection) = case.planned.rejection {
                 self.rejection(case, rejection, failures);
                 continue;
@@ -62,6 +63,43 @@ impl<'a> Judging<'a> {
             }
         }
         good
+    }
+
+    /// What was seen is of this case; where it was declined, nothing was made or changed.
+    fn looked(&self, case: &Matched<'a>, failures: &mut Vec<Failure>) {
+        let (Some(reply), Some(seen)) = (&case.turn.reply, &case.turn.seen) else {
+            return;
+        };
+        let order = &case.turn.order;
+        let path = format!("{}:{}", self.path, reply.line);
+        let mut fail = |code, words: String| failures.push(Failure::new(code, &path, words));
+        let is_its = |file: &String| order.inputs.values().any(|input| input.file == *file);
+        if seen.index != order.index || !seen.inputs.keys().all(is_its) {
+            fail(
+                "leg.order",
+                format!("what was seen is not of case {}", order.index),
+            );
+        }
+        let Said::Declined(declined) = &reply.said else {
+            return;
+        };
+        if declined.index != order.index {
+            fail("answer.index", format!("declines case {}", declined.index));
+        }
+        for file in seen.outputs.keys() {
+            fail(
+                "answer.file-extra",
+                format!("output {file}, and the case was declined"),
+            );
+        }
+        for (role, input) in &order.inputs {
+            if seen.inputs.get(&input.file) != Some(&Some(input.sha256)) {
+                fail("answer.input-changed", format!("input {role}"));
+            }
+        }
+        for file in &seen.inputs_extra {
+            fail("answer.input-extra", format!("inputs' folder: {file}"));
+        }
     }
 
     /// An answer without a fault.
