@@ -11,7 +11,6 @@
 //!
 //! Never: tries again. The order of steps is in `docs/format/evidence.md`, section 6.
 
-mod analysing;
 mod checks;
 mod error;
 mod finish;

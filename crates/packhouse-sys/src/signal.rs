@@ -1,4 +1,4 @@
-//! SIGINT and SIGTERM as a question: was this process asked to end?
+//! SIGINT and SIGTERM as a question: was this process asked to end? And SIGHUP as none.
 //!
 //! Invariants:
 //! - the first of each signal is noted and nothing else; the second ends the process as it would
@@ -22,6 +22,18 @@ pub fn catch_once() -> io::Result<()> {
         if unsafe { libc::sigaction(signal, &raw const action, std::ptr::null_mut()) } != 0 {
             return Err(io::Error::last_os_error());
         }
+    }
+    Ok(())
+}
+
+/// Ignores SIGHUP: what is on the way goes on when its terminal goes. Errors as sigaction does.
+pub fn ignore_hangup() -> io::Result<()> {
+    // SAFETY: zeroed is a valid sigaction: no handler, no flags, an empty mask.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    action.sa_sigaction = libc::SIG_IGN;
+    // SAFETY: `action` is filled above and outlives the call, and no handler is set.
+    if unsafe { libc::sigaction(libc::SIGHUP, &raw const action, std::ptr::null_mut()) } != 0 {
+        return Err(io::Error::last_os_error());
     }
     Ok(())
 }

@@ -3,9 +3,57 @@
 use crate::answer::Answer;
 use crate::failure::Failure;
 use crate::lab::Place;
+use crate::lab_campaign::Prepared;
+use crate::lab_open::{Opened, Told, stands};
+use crate::lab_run::{released, sealed, unfinished};
 use crate::lab_words::LabRunArgs;
+use packhouse_lab::recovery::{Recovered, recover};
+use packhouse_ledger::state::Standing;
+use serde_json::json;
 
-/// Finishes a run that was killed.
-pub(crate) fn execute(_args: &LabRunArgs, _place: &Place) -> Result<Answer, Failure> {
-    Err(Failure::new("not here yet", "lab seal"))
+/// Finishes what a killed run left.
+pub(crate) fn execute(args: &LabRunArgs, place: &Place) -> Result<Answer, Failure> {
+    let opened = Opened::of(place)?;
+    let ledger = opened.ledger()?;
+    let packet = opened.packet(&ledger, &args.packet)?;
+    let prepared = Prepared::new(&opened, args.key.as_deref())?;
+    let standing = opened.standing(&ledger, packet)?.standing;
+    if !args.execute {
+        let told = Told {
+            lines: vec![
+                format!("packet {packet} is {}", stands(standing)),
+                step(standing).to_owned(),
+            ],
+            irreversible: "a seal: its verdict stays",
+            json: json!({ "packet": packet.to_string(), "standing": stands(standing) }),
+        };
+        return Ok(told.planned(&place.hint(&format!("seal {} --execute", args.packet))));
+    }
+    let mut writer = opened.writer()?;
+    let left = recover(&prepared.campaign(), &mut writer, packet);
+    let left = left.map_err(|error| unfinished(args, place, &error))?;
+    prepared.remember(&writer)?;
+    match left {
+        Recovered::Sealed(finished) => Ok(sealed(packet, &finished, true)),
+        Recovered::Released(fault) => Ok(released(args, place, packet, &fault)),
+        Recovered::Nothing(standing) => Err(Failure::new("nothing is left to seal", packet)
+            .cause(format!("the packet is {}", stands(standing)))
+            .hint(place.hint(&format!("report {}", args.packet)))),
+    }
+}
+
+/// What there is to do in a standing.
+fn step(standing: Standing) -> &'static str {
+    match standing {
+        Standing::Nonce => "release it, or where its marker is there seal an abort",
+        Standing::Consumed => "close its bag from what is there, and seal an abort",
+        Standing::Closed => "analyse and seal its closed bag",
+        Standing::Registered
+        | Standing::Rehearsed
+        | Standing::Reviewed
+        | Standing::Armed
+        | Standing::SealedPass
+        | Standing::SealedFail
+        | Standing::SealedAbort => "nothing: no run of it was left unfinished",
+    }
 }

@@ -4,10 +4,9 @@
 //! - each step may be done again after a kill and finds what it made before;
 //! - no program is started, and the bag is the one that the ledger closed.
 
-use super::analysing::analyse;
 use super::frozen::standing;
 use super::{Campaign, CampaignError, EVIDENCE, Fault};
-use crate::analysis::Analysis;
+use crate::analysis::{Analysis, analyse};
 use crate::evidence::RunRecord;
 use packhouse_bag::seal::{
     ANALYSIS_FILE, SEAL_BYTES_MAX, Statement, analysis_dir, envelope_name, seal_name,
@@ -87,6 +86,8 @@ pub fn finish(
 /// A closed bag, if it is valid.
 pub(crate) fn bag(home: &Dir) -> Result<Contents, CampaignError> {
     let folder = home.open_dir(BAG_DIR)?;
+    // Whoever closed it may have been killed before its name was durable.
+    home.sync()?;
     let contents = Contents::read(&folder)?;
     match check(&contents) {
         Ok(()) => Ok(contents),

@@ -5,11 +5,10 @@
 //! - it is green only when the null program's own gates pass, each tampered copy is rejected for
 //!   its own reason by both judges, and no timing gate passes or could not have been seen.
 
-use super::analysing::analyse;
 use super::finish::bag;
 use super::run::{close, execute, open};
 use super::{Campaign, CampaignError, Fault, Frozen, REHEARSALS, checks};
-use crate::analysis::{Analysis, Kind, Verdict};
+use crate::analysis::{Analysis, Kind, Verdict, analyse};
 use crate::prereg::Prereg;
 use packhouse_bag::seal::{ANALYSIS_FILE, analysis_dir};
 use packhouse_bag::write_new::open_or_make_dir;

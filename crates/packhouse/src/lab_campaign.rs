@@ -1,0 +1,146 @@
+//! What executing a packet needs of this process: a folder for programs' files, signals, a key; and
+//! how what came of it is told.
+
+use crate::failure::{Failure, quoted};
+use crate::lab::Place;
+use crate::lab_open::Opened;
+use crate::{files, folders, places};
+use packhouse_bag::Contents;
+use packhouse_bag::key::PrivateKey;
+use packhouse_base::shown::Shown;
+use packhouse_lab::analysis::Analysis;
+use packhouse_lab::campaign::{Campaign, CampaignError, Tampered, Tamperer};
+use packhouse_lab::recipes::Recipes;
+use packhouse_lab::sessions::Components;
+use packhouse_lab::world::Lab;
+use packhouse_ledger::Writer;
+use packhouse_sys::fs::Dir;
+use packhouse_sys::real::RealFs;
+use packhouse_sys::signal;
+use std::fmt::Write as _;
+use std::path::Path;
+
+/// A campaign's surroundings.
+pub(crate) struct Prepared<'a> {
+    lab: Lab<'a>,
+    place: &'a Place,
+    sessions: Components<'static>,
+    recipes: Recipes,
+    key: Option<PrivateKey>,
+}
+
+impl<'a> Prepared<'a> {
+    /// Opens what is needed. A key that can't be used is told before anything is done.
+    pub(crate) fn new(opened: &'a Opened<'a>, key: Option<&Path>) -> Result<Self, Failure> {
+        Ok(Self {
+            lab: opened.lab(),
+            place: opened.place,
+            sessions: Components {
+                fs: &RealFs,
+                exchange: exchange(opened)?,
+            },
+            recipes: Recipes::default(),
+            key: key.map(read_key).transpose()?,
+        })
+    }
+
+    /// The campaign.
+    pub(crate) fn campaign(&self) -> Campaign<'_> {
+        Campaign {
+            lab: &self.lab,
+            sessions: &self.sessions,
+            recipes: &self.recipes,
+            interrupted: signal::was_caught,
+            software: SOFTWARE,
+            key: self.key.as_ref(),
+        }
+    }
+
+    /// From now on SIGINT and SIGTERM end a run in order, and SIGHUP does nothing.
+    pub(crate) fn listen(&self) -> Result<(), Failure> {
+        let listening = signal::catch_once().and_then(|()| signal::ignore_hangup());
+        listening.map_err(|error| Failure::new("signals can't be caught", "lab").because(&error))
+    }
+
+    /// Who tampers with copies of evidence.
+    pub(crate) fn tamperer(&self) -> impl Tamperer + '_ {
+        NoTampers
+    }
+
+    /// Notes the ledger's head as the one that this user saw last.
+    pub(crate) fn remember(&self, writer: &Writer) -> Result<(), Failure> {
+        writer.remember().map_err(|error| {
+            Failure::new("the ledger's head was not noted", self.place.root.display())
+                .because(&error)
+                .hint(self.place.hint("ledger verify"))
+        })
+    }
+}
+
+struct NoTampers;
+
+impl Tamperer for NoTampers {
+    fn tamper(&self, _: &Contents, _: &[u8]) -> Tampered {
+        Tampered::default()
+    }
+}
+
+/// Why a packet was not executed, or its evidence not finished.
+pub(crate) fn step_failed(place: &Place, error: &CampaignError) -> Failure {
+    let failure = Failure::new("the packet was not executed", place.root.display());
+    failure.because(error).hint(place.hint("state"))
+}
+
+/// The gates of an analysis, a line each, failures below.
+pub(crate) fn gates(analysis: &Analysis) -> String {
+    let mut text = String::new();
+    for gate in &analysis.gates {
+        let word = match (gate.passed, gate.decides) {
+            (Some(true), _) => "pass",
+            (Some(false), true) => "FAIL",
+            (Some(false), false) => "(fail)",
+            (None, _) => "not reached",
+        };
+        let measured = Shown(&gate.measured);
+        let threshold = Shown(&gate.threshold);
+        let _ = writeln!(
+            text,
+            "{word:<11}  {:<16}  {measured}  [{threshold}]",
+            gate.gate
+        );
+        for failure in &gate.failures {
+            let _ = writeln!(text, "             {}", Shown(failure));
+        }
+    }
+    text
+}
+
+/// The folder that programs' files are made in: the one for temporary files.
+fn exchange(opened: &Opened<'_>) -> Result<Dir, Failure> {
+    let environment = places::whole_environment();
+    let temporary = environment.iter().find(|(name, _)| name == "TMPDIR");
+    let temporary = temporary.map_or("/tmp".as_ref(), |(_, value)| Path::new(value));
+    folders::open(&RealFs, temporary).map_err(|error| {
+        Failure::new("no folder for the programs' files", temporary.display())
+            .because(&error)
+            .cause(format!("of the lab {}", opened.place.root.display()))
+            .hint("export TMPDIR=/var/tmp")
+    })
+}
+
+fn read_key(path: &Path) -> Result<PrivateKey, Failure> {
+    let unusable = |error: &(dyn std::error::Error + 'static)| {
+        Failure::usage("not a key to sign with", path.display())
+            .because(error)
+            .hint(format!(
+                "openssl genpkey -algorithm ed25519 -out {}",
+                quoted(path)
+            ))
+    };
+    let bytes = files::read_at_most(path, KEY_BYTES_MAX).map_err(|error| unusable(&error))?;
+    PrivateKey::parse(&String::from_utf8_lossy(&bytes)).map_err(|error| unusable(&error))
+}
+
+/// A key has some hundred bytes.
+const KEY_BYTES_MAX: usize = 64 << 10;
+const SOFTWARE: &str = concat!("packhouse ", env!("CARGO_PKG_VERSION"));
