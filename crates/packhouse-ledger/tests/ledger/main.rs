@@ -9,6 +9,7 @@ mod crash;
 mod heads;
 mod lines;
 mod page;
+mod page_browser;
 mod page_samples;
 mod prose;
 mod random;
