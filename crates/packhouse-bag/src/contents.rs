@@ -188,3 +188,20 @@ pub(crate) fn passed(size: u64, all_bytes: u64, file_count: usize) -> Option<Bou
 
 /// The deepest file below a folder that is read: a bag's deepest, in a folder that holds bags.
 const DEPTH_MAX: usize = crate::paths::COMPONENTS_MAX + 1;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_limit_may_be_reached_and_not_passed() {
+        let (file, all) = (FILE_BYTES_MAX, ALL_BYTES_MAX);
+        assert_eq!(passed(file, 0, 0), None);
+        assert_eq!(passed(file + 1, 0, 0), Some(Bound::File));
+        assert_eq!(passed(1, all - 1, 0), None);
+        assert_eq!(passed(2, all - 1, 0), Some(Bound::All));
+        assert_eq!(passed(1, u64::MAX, 0), Some(Bound::All));
+        assert_eq!(passed(1, 0, FILES_MAX - 1), None);
+        assert_eq!(passed(1, 0, FILES_MAX), Some(Bound::Count));
+    }
+}

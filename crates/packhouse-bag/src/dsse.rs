@@ -5,7 +5,7 @@
 
 use crate::base64;
 pub use crate::fields::RecordFault;
-use crate::fields::{Fields, parse};
+use crate::fields::{Fields, cut, parse};
 use crate::key::{PrivateKey, PublicKey};
 use packhouse_base::Blame;
 use packhouse_base::canonical;
@@ -102,7 +102,7 @@ impl Envelope {
         let actual = record.text("payloadType")?;
         if actual != PAYLOAD_TYPE {
             return Err(EnvelopeError::PayloadType {
-                actual: actual.chars().take(80).collect(),
+                actual: cut(actual),
             });
         }
         let payload = base64::decode(record.text("payload")?);

@@ -10,7 +10,7 @@ use packhouse_sys::stat::FileKind;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BagFault {
     /// A file that makes a folder a bag is missing or not of its form.
-    #[error("{path}: {fault}")]
+    #[error("{}: {fault}", Shown(path))]
     NotBagit {
         /// Which file.
         path: String,
@@ -24,7 +24,7 @@ pub enum BagFault {
         path: String,
     },
     /// Something that is neither a regular file nor a folder.
-    #[error("{path}: {}, not a regular file", kind_word(*kind))]
+    #[error("{}: {}, not a regular file", Shown(path), kind_word(*kind))]
     Link {
         /// Where.
         path: String,
@@ -32,25 +32,25 @@ pub enum BagFault {
         kind: FileKind,
     },
     /// A payload file is listed and not there.
-    #[error("{path}: listed and not there")]
+    #[error("{}: listed and not there", Shown(path))]
     ListedMissing {
         /// Which file.
         path: String,
     },
     /// A file is there that no list names, or a folder without any file.
-    #[error("{path}: there and not listed")]
+    #[error("{}: there and not listed", Shown(path))]
     Unlisted {
         /// Which file or folder.
         path: String,
     },
     /// A file of 0 bytes.
-    #[error("{path}: 0 bytes")]
+    #[error("{}: 0 bytes", Shown(path))]
     EmptyFile {
         /// Which file.
         path: String,
     },
     /// A file has other bytes than its list says.
-    #[error("{path}: SHA-256 {actual}, listed as {listed}")]
+    #[error("{}: SHA-256 {actual}, listed as {listed}", Shown(path))]
     Digest {
         /// Which file.
         path: String,
@@ -68,7 +68,7 @@ pub enum BagFault {
         actual: Oxum,
     },
     /// A limit of the format is passed.
-    #[error("{path}: {bound}")]
+    #[error("{}: {bound}", Shown(path))]
     Limit {
         /// The file that passes it.
         path: String,
@@ -156,10 +156,14 @@ impl BagFault {
     }
 }
 
-/// Several faults in one line.
+/// Several faults in one line, as far as anybody reads.
 pub(crate) fn joined(faults: &[BagFault]) -> String {
-    let words: Vec<String> = faults.iter().map(ToString::to_string).collect();
-    words.join("; ")
+    let words = faults.iter().take(FAULTS_SHOWN).map(ToString::to_string);
+    let words = words.collect::<Vec<_>>().join("; ");
+    match faults.len().saturating_sub(FAULTS_SHOWN) {
+        0 => words,
+        more => format!("{words}; and {more} more"),
+    }
 }
 
 fn kind_word(kind: FileKind) -> &'static str {
@@ -170,6 +174,8 @@ fn kind_word(kind: FileKind) -> &'static str {
         FileKind::Special => "a device, socket or pipe",
     }
 }
+
+const FAULTS_SHOWN: usize = 20;
 
 /// The longest file of a bag, in bytes.
 pub const FILE_BYTES_MAX: u64 = 1 << 30;

@@ -68,6 +68,11 @@ pub(crate) fn parse(bytes: &[u8], most: usize) -> Result<Value, RecordFault> {
     Ok(canonical::parse(bytes)?)
 }
 
+/// The beginning of a text of others, for messages.
+pub(crate) fn cut(text: &str) -> String {
+    text.chars().take(80).collect()
+}
+
 impl<'v> Fields<'v> {
     /// Takes an object of exactly these fields; the record itself has the empty place.
     pub(crate) fn new(value: &'v Value, place: &str, names: &[&str]) -> Result<Self, RecordFault> {
@@ -83,7 +88,7 @@ impl<'v> Fields<'v> {
         };
         let record = Self { place, fields };
         if let Some(name) = fields.keys().find(|name| !names.contains(&name.as_str())) {
-            let field = record.at(name);
+            let field = record.at(&cut(name));
             return Err(RecordFault::UnknownField { field });
         }
         match names.iter().find(|name| !fields.contains_key(**name)) {

@@ -4,7 +4,7 @@
 //! Specified in `docs/format/bag.md`, section 4. One statement has one spelling.
 
 pub use crate::fields::RecordFault;
-use crate::fields::{Fields, parse};
+use crate::fields::{Fields, cut, parse};
 use packhouse_base::Blame;
 use packhouse_base::canonical;
 use packhouse_base::digest::Digest;
@@ -125,12 +125,12 @@ impl Statement {
         let record = Fields::new(&value, "", &names)?;
         let types = [("_type", STATEMENT_TYPE), ("predicateType", PREDICATE_TYPE)];
         for (field, expected) in types {
-            let actual = record.text(field)?.to_owned();
+            let actual = record.text(field)?;
             if actual != expected {
                 return Err(SealError::Type {
                     field,
                     expected,
-                    actual,
+                    actual: cut(actual),
                 });
             }
         }
@@ -177,9 +177,7 @@ impl Verdict {
     pub fn parse(word: &str) -> Result<Self, SealError> {
         let all = [Self::Pass, Self::Fail, Self::Abort];
         let verdict = all.into_iter().find(|verdict| verdict.word() == word);
-        verdict.ok_or_else(|| SealError::Verdict {
-            actual: word.chars().take(80).collect(),
-        })
+        verdict.ok_or_else(|| SealError::Verdict { actual: cut(word) })
     }
 }
 
@@ -225,7 +223,7 @@ fn subjects(record: &Fields, number: u64) -> Result<[Digest; 3], SealError> {
         let place = format!("subject[{index}]");
         let value = list.get(index).ok_or_else(absent)?;
         let subject = Fields::new(value, &place, &["digest", "name"])?;
-        let actual = subject.text("name")?.to_owned();
+        let actual = subject.text("name")?;
         let place = subject.at("digest");
         let digest = Fields::new(subject.value("digest"), &place, &["sha256"])?;
         digests[index] = digest.digest("sha256")?;
@@ -233,7 +231,7 @@ fn subjects(record: &Fields, number: u64) -> Result<[Digest; 3], SealError> {
             return Err(SealError::Subject {
                 index,
                 expected,
-                actual,
+                actual: cut(actual),
             });
         }
     }

@@ -6,7 +6,7 @@
 use super::{Found, OpenBag, WriteError, exists, look};
 use crate::contents::{Contents, ReadError};
 use crate::faults::BagFault;
-use crate::paths::split;
+use crate::paths::{is_name, split};
 use crate::write_new::{PART, write_part};
 use crate::{BAG_DIR, DATA_DIR, OPEN_DIR};
 use crate::{DECLARATION_FILE, INFO_FILE, MANIFEST_FILE, TAG_MANIFEST_FILE};
@@ -168,6 +168,10 @@ impl Tidying {
             let path = format!("{prefix}{text}");
             let stat = dir.stat_entry(&name)?;
             let is_root_file = prefix.is_empty() && TAG_FILES.contains(&text.as_ref());
+            if text != PART && !name.to_str().is_some_and(is_name) {
+                self.faults.push(BagFault::Path { path });
+                continue;
+            }
             match stat.kind {
                 FileKind::Directory if prefix.is_empty() && text != DATA_DIR => {
                     self.faults.push(BagFault::Unlisted { path });

@@ -220,6 +220,32 @@ fn subjects_in_another_order_doubled_or_more_are_refused() {
 }
 
 #[test]
+fn texts_of_others_are_cut_and_steer_no_terminal() {
+    let long = format!("\u{1b}[2J{}", "x".repeat(9000));
+    for place in [
+        "/_type",
+        "/predicateType",
+        "/predicate/verdict",
+        "/subject/1/name",
+    ] {
+        let mut changed = value();
+        *changed.pointer_mut(place).expect("because it is a place") = json!(long);
+        let words = refused(&changed, place).to_string();
+        assert!(
+            words.len() < 250 && words.contains("\\u{1b}[2Jxxx"),
+            "{words}"
+        );
+    }
+    let mut added = value();
+    added[&long] = json!(1);
+    let words = refused(&added, "the record itself").to_string();
+    assert!(
+        words.len() < 250 && words.contains("\\u{1b}[2Jxxx"),
+        "{words}"
+    );
+}
+
+#[test]
 fn another_spelling_and_too_many_bytes_are_refused() {
     let bytes = statement().render();
     let text = String::from_utf8(bytes.clone()).expect("because it is ASCII");

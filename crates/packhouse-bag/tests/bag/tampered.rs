@@ -3,7 +3,8 @@
 
 use crate::samples::{bag, codes, folder, info, lay, payload, real_dir};
 use packhouse_bag::{BagFault, Contents, ReadError, check, closed};
-use std::os::unix::fs::symlink;
+use std::fs::Permissions;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
 use std::process::Command;
 
@@ -323,6 +324,44 @@ fn what_the_system_does_not_let_read_is_no_fault_of_the_bag() {
     let error = Contents::read(&home).expect_err("because the machine stopped");
     assert!(matches!(error, ReadError::Fs(_)), "{error}");
     assert_eq!(error.blame(), packhouse_base::Blame::Host);
+}
+
+#[test]
+fn a_file_that_this_user_may_not_read_is_neither_missing_nor_empty() {
+    let folder = folder();
+    lay(folder.path(), &bag());
+    let output = folder.path().join(OUTPUT);
+    std::fs::set_permissions(&output, Permissions::from_mode(0o000)).expect("because it is ours");
+    if std::fs::File::open(&output).is_ok() {
+        println!("NOT EXERCISED: root reads what nobody may");
+        return;
+    }
+    match read(folder.path()) {
+        Err(ReadError::Fs(error)) => {
+            assert_eq!(error.kind, packhouse_sys::fs::FsErrorKind::Permission);
+            assert!(error.to_string().contains(OUTPUT), "{error}");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn of_very_many_faults_the_first_are_told_and_the_others_counted() {
+    let folder = folder();
+    for index in 0..50 {
+        let name = format!("UPPER-{index:02}");
+        std::fs::write(folder.path().join(name), b"1").expect("because it is ours");
+    }
+    let error = read(folder.path()).expect_err("because no bag has them");
+    let words = error.to_string();
+    assert!(
+        words.starts_with("UPPER-00: not a path of a bag; "),
+        "{words}"
+    );
+    assert!(
+        words.ends_with("UPPER-19: not a path of a bag; and 30 more"),
+        "{words}"
+    );
 }
 
 #[test]
