@@ -3,7 +3,6 @@
 
 #![no_main]
 
-#[expect(dead_code, reason = "the mutant is for the canary")]
 mod bag_oracle;
 #[expect(dead_code, reason = "the bound of the other parser is not asked here")]
 #[path = "../../crates/packhouse-container/tests/shared/counting.rs"]

@@ -19,8 +19,8 @@ use std::collections::BTreeSet;
 /// A judge that is wrong on purpose.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Mutant {
-    /// Takes a file of 0 bytes.
-    EmptyFile,
+    /// Takes a payload of any size for the one that the info has.
+    Size,
 }
 
 type Judged = Result<(), String>;
@@ -70,7 +70,7 @@ fn tree(input: &[u8], fit: u8, mutant: Option<Mutant>) -> Judged {
     let theirs = report.findings.iter().map(|finding| finding.code);
     let theirs: BTreeSet<&str> = theirs
         .filter(|code| code.starts_with("bag."))
-        .filter(|code| mutant != Some(Mutant::EmptyFile) || *code != "bag.empty-file")
+        .filter(|code| mutant != Some(Mutant::Size) || *code != "bag.oxum")
         .collect();
     if ours.is_empty() != theirs.is_empty() || (ours.len() == 1 && !theirs.is_superset(&ours)) {
         return Err(format!("bag: {ours:?} and {theirs:?}"));
@@ -85,7 +85,9 @@ fn fit_list(contents: &mut Contents, name: &str) {
     };
     let mut fitted = Vec::new();
     for line in list.split_inclusive(|byte| *byte == b'\n') {
-        let path = line.get(66..).and_then(|path| std::str::from_utf8(path).ok());
+        let path = line
+            .get(66..)
+            .and_then(|path| std::str::from_utf8(path).ok());
         let path = path.map(|path| path.trim_end_matches('\n'));
         match path.and_then(|path| contents.get(path)) {
             Some(bytes) => {
@@ -127,8 +129,13 @@ fn statement(bytes: &[u8]) -> Option<Statement> {
         packet: digest("/predicate/packet")?,
         bag: digest("/subject/1/digest/sha256")?,
         analysis: digest("/subject/2/digest/sha256")?,
-        number: value.pointer("/predicate/number")?.as_u64().filter(|number| *number > 0)?,
-        verdict: verdicts.into_iter().find(|verdict| verdict.to_string() == word)?,
+        number: value
+            .pointer("/predicate/number")?
+            .as_u64()
+            .filter(|number| *number > 0)?,
+        verdict: verdicts
+            .into_iter()
+            .find(|verdict| verdict.to_string() == word)?,
         ledger_head: digest("/predicate/ledger_head")?,
         analyzer: digest("/predicate/analyzer")?,
         lab: digest("/predicate/lab")?,
