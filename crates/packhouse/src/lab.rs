@@ -66,6 +66,13 @@ impl Place {
         })
     }
 
+    /// A folder that is about to become a lab.
+    pub(crate) fn at(root: PathBuf, lookup: Lookup<'_>) -> Result<Self, Failure> {
+        let given = Some(root.clone());
+        let state = places::state(lookup)?;
+        Ok(Self { root, state, given })
+    }
+
     /// A command for a hint, on the same lab.
     pub(crate) fn hint(&self, words: &str) -> String {
         match &self.given {

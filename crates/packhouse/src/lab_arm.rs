@@ -1,11 +1,93 @@
-//! `lab arm`.
+//! `lab arm`: a reviewed packet may be run, once.
 
 use crate::answer::Answer;
-use crate::failure::Failure;
-use crate::lab::Place;
+use crate::failure::{Failure, quoted};
+use crate::lab::{LEDGER, Place};
+use crate::lab_open::{Opened, Told};
+use crate::lab_refused::{of_freeze, of_host};
 use crate::lab_words::LabPacketArgs;
+use packhouse_lab::recipes::Recipes;
+use packhouse_lab::review::{self, ArmError};
+use packhouse_ledger::act::Armed;
+use packhouse_ledger::{Act, Ledger};
+use serde_json::json;
 
 /// Arms a packet.
-pub(crate) fn execute(_args: &LabPacketArgs, _place: &Place) -> Result<Answer, Failure> {
-    Err(Failure::new("not here yet", "lab arm"))
+pub(crate) fn execute(args: &LabPacketArgs, place: &Place) -> Result<Answer, Failure> {
+    let opened = Opened::of(place)?;
+    if !args.execute {
+        let ledger = opened.ledger()?;
+        let act = judged(&opened, &ledger, &args.packet)?;
+        let command = place.hint(&format!("arm {} --execute", args.packet));
+        return Ok(told(&act).planned(&command));
+    }
+    let mut writer = opened.writer()?;
+    let act = judged(&opened, writer.ledger(), &args.packet)?;
+    let mut told = told(&act);
+    let index = opened.append(&mut writer, act)?;
+    told.lines.push(format!("{LEDGER}: entry {index}"));
+    let mut answer = told.done();
+    let run = place.hint(&format!("run {}", args.packet));
+    answer.text += &format!("next: {run}\n");
+    Ok(answer)
+}
+
+fn judged(opened: &Opened<'_>, ledger: &Ledger, text: &str) -> Result<Armed, Failure> {
+    let packet = opened.packet(ledger, text)?;
+    let act = review::arm(&opened.lab(), ledger, packet, &Recipes::default());
+    let act = act.map_err(|error| refused(opened, text, &error))?;
+    opened.accepts(ledger, &Act::from(act.clone()))?;
+    Ok(act)
+}
+
+fn told(act: &Armed) -> Told {
+    let reviews: Vec<String> = act.reviews.iter().map(u64::to_string).collect();
+    Told {
+        lines: vec![
+            format!(
+                "packet {} is as it was frozen, and may be run once",
+                act.packet
+            ),
+            format!(
+                "by its rehearsal, entry {}, and the approvals, entries {}",
+                act.rehearsal,
+                reviews.join(", ")
+            ),
+        ],
+        irreversible: "nothing yet: the run consumes the packet",
+        json: json!({
+            "packet": act.packet.to_string(),
+            "rehearsal": act.rehearsal,
+            "reviews": act.reviews,
+        }),
+    }
+}
+
+fn refused(opened: &Opened<'_>, text: &str, error: &ArmError) -> Failure {
+    let place = opened.place;
+    let not = || Failure::new("not armed", text);
+    match error {
+        ArmError::Freeze(error) => of_freeze(not(), place, error),
+        ArmError::Stale(_) => {
+            let rehearse = place.hint(&format!("rehearse {text} --execute"));
+            not().because(error).hint(rehearse)
+        }
+        ArmError::Reviewers { .. } | ArmError::Rejected { .. } => {
+            let words = format!("review {text} --reviewer NAME --verdict approve --note TEXT");
+            not().because(error).hint(place.hint(&words))
+        }
+        ArmError::Standing { .. } | ArmError::Unknown { .. } => not()
+            .because(error)
+            .hint(place.hint(&format!("report {text}"))),
+        ArmError::Consumed { marker, .. } => {
+            not().because(error).hint(format!("cat {}", quoted(marker)))
+        }
+        ArmError::Marker(_) => {
+            let folder = place.state.join("lab");
+            not()
+                .because(error)
+                .hint(format!("stat -f {}", quoted(folder)))
+        }
+        ArmError::Host(_) => not().because(error).hint(of_host(place)),
+    }
 }

@@ -42,6 +42,11 @@ impl<'a> Opened<'a> {
                 .because(&error)
                 .hint(hints::of(&error, &place.root))
         })?;
+        Self::at(place, root)
+    }
+
+    /// The same, with the lab's folder open.
+    pub(crate) fn at(place: &'a Place, root: Dir) -> Result<Self, Failure> {
         let modes = Some(MakeModes {
             parents: 0o700,
             last: 0o700,

@@ -1,11 +1,118 @@
-//! `lab register`.
+//! `lab register`: an experiment is frozen by digest.
 
 use crate::answer::Answer;
 use crate::failure::Failure;
 use crate::lab::Place;
+use crate::lab_open::{Opened, Told};
+use crate::lab_refused::{of_freeze, of_host};
 use crate::lab_words::LabRegisterArgs;
+use packhouse_lab::freeze::packet_path;
+use packhouse_lab::recipes::Recipes;
+use packhouse_lab::register::{self, RegisterError, Registration};
+use serde_json::json;
 
 /// Freezes an experiment.
-pub(crate) fn execute(_args: &LabRegisterArgs, _place: &Place) -> Result<Answer, Failure> {
-    Err(Failure::new("not here yet", "lab register"))
+pub(crate) fn execute(args: &LabRegisterArgs, place: &Place) -> Result<Answer, Failure> {
+    let opened = Opened::of(place)?;
+    let lab = opened.lab();
+    let recipes = Recipes::default();
+    let refused = |error: RegisterError| refused(&opened, &args.experiment, error);
+    if !args.execute {
+        let ledger = opened.ledger()?;
+        let plan = register::plan(&lab, &ledger, &args.experiment, &recipes).map_err(refused)?;
+        let command = format!("register {} --execute", args.experiment);
+        return Ok(told(&plan).planned(&place.hint(&command)));
+    }
+    let mut writer = opened.writer()?;
+    let plan = register::plan(&lab, writer.ledger(), &args.experiment, &recipes);
+    let plan = plan.map_err(refused)?;
+    register::write(&lab, &plan).map_err(refused)?;
+    let index = opened.append(&mut writer, plan.act.clone())?;
+    let mut told = told(&plan);
+    told.lines
+        .push(format!("{}: entry {index}", crate::lab::LEDGER));
+    let mut answer = told.done();
+    let rehearse = place.hint(&format!("rehearse {} --execute", args.experiment));
+    answer.text += &format!("next: {rehearse}\n");
+    Ok(answer)
+}
+
+fn told(plan: &Registration) -> Told {
+    let packet = &plan.packet;
+    let path = packet_path(&packet.experiment);
+    let digest = plan.act.packet;
+    let mut lines = vec![
+        format!(
+            "packet {digest} in lane {}: {}",
+            packet.lane.id, plan.act.treatment
+        ),
+        format!("prereg.toml {}", packet.prereg),
+        format!("lane {} {}", packet.lane.id, packet.lane.sha256),
+    ];
+    for (word, program) in packet.programs.all() {
+        let (name, count) = (&program.program.name, program.objects.len());
+        let digest = program.program.sha256;
+        lines.push(format!(
+            "{word}: {name} {digest}, and {count} files that it loads"
+        ));
+    }
+    let counts = [
+        ("frozen files", packet.frozen.len()),
+        ("commits", packet.commits.len()),
+        ("fixtures", packet.fixtures.len()),
+    ];
+    let counts: Vec<String> = counts
+        .iter()
+        .map(|(what, count)| format!("{count} {what}"))
+        .collect();
+    lines.push(counts.join(", "));
+    lines.push(format!(
+        "this program {}, {}",
+        packet.analyzer, packet.checker
+    ));
+    lines.push(match plan.replaces {
+        None => path.clone(),
+        Some(left) => format!("{path}, in the place of {left}, which no entry names"),
+    });
+    Told {
+        lines,
+        irreversible: "the experiment's id is used up, and nothing that its packet names may change",
+        json: json!({
+            "experiment": packet.experiment,
+            "packet": digest.to_string(),
+            "path": path,
+        }),
+    }
+}
+
+fn refused(opened: &Opened<'_>, experiment: &str, error: RegisterError) -> Failure {
+    let place = opened.place;
+    let not = || Failure::new("not registered", experiment);
+    match error {
+        RegisterError::Freeze(error) => of_freeze(not(), place, &error),
+        error @ RegisterError::NoLane { .. } => {
+            let failure = Failure::usage("not registered", experiment).because(&error);
+            let RegisterError::NoLane { lane } = error else {
+                return failure;
+            };
+            failure.hint(place.hint(&format!("lane open {lane} --reason TEXT --execute")))
+        }
+        error @ RegisterError::LaneChanged { .. } => not()
+            .because(&error)
+            .cause("a lane that changed is a new lane, with an id of its own")
+            .hint(place.hint("lane new NEW-ID")),
+        error @ RegisterError::Registered { .. } => not()
+            .because(&error)
+            .cause("another attempt is another experiment, with an id of its own")
+            .hint(place.hint(&format!("report {experiment}"))),
+        error @ RegisterError::Name(_) => Failure::usage("no id of an experiment", experiment)
+            .because(&error)
+            .hint("ls experiments"),
+        RegisterError::Ledger(fault) => not()
+            .because(&fault)
+            .cause(format!("reason code {}", fault.code()))
+            .hint(place.hint("ledger ls")),
+        RegisterError::Write(error) => not().because(&error).hint(of_host(place)),
+        RegisterError::Fs(error) => not().because(&error).hint(of_host(place)),
+    }
 }

@@ -1,11 +1,94 @@
-//! `lab review`.
+//! `lab review`: a reviewer's word on a rehearsed packet.
 
 use crate::answer::Answer;
-use crate::failure::Failure;
-use crate::lab::Place;
-use crate::lab_words::LabReviewArgs;
+use crate::failure::{Failure, quoted};
+use crate::lab::{LEDGER, Place};
+use crate::lab_open::{Opened, Told};
+use crate::lab_words::{LabReviewArgs, LabReviewVerdict};
+use packhouse_lab::review::{self, ReviewError};
+use packhouse_ledger::act::Reviewed;
+use packhouse_ledger::{Act, Ledger, Review};
+use serde_json::json;
 
 /// Enters a reviewer's word.
-pub(crate) fn execute(_args: &LabReviewArgs, _place: &Place) -> Result<Answer, Failure> {
-    Err(Failure::new("not here yet", "lab review"))
+pub(crate) fn execute(args: &LabReviewArgs, place: &Place) -> Result<Answer, Failure> {
+    let opened = Opened::of(place)?;
+    if !args.execute {
+        let ledger = opened.ledger()?;
+        let act = word(&opened, &ledger, args)?;
+        let verdict = act.verdict.as_str();
+        let command = format!(
+            "review {} --reviewer {} --verdict {verdict} --note {} --execute",
+            args.packet,
+            quoted(&act.reviewer),
+            quoted(&act.note)
+        );
+        return Ok(told(&act).planned(&place.hint(&command)));
+    }
+    let mut writer = opened.writer()?;
+    let act = word(&opened, writer.ledger(), args)?;
+    let mut told = told(&act);
+    let index = opened.append(&mut writer, act)?;
+    told.lines.push(format!("{LEDGER}: entry {index}"));
+    let mut answer = told.done();
+    if args.verdict == LabReviewVerdict::Approve {
+        let arm = place.hint(&format!("arm {} --execute", args.packet));
+        answer.text += &format!("next: {arm}\n");
+    }
+    Ok(answer)
+}
+
+fn word(opened: &Opened<'_>, ledger: &Ledger, args: &LabReviewArgs) -> Result<Reviewed, Failure> {
+    let packet = opened.packet(ledger, &args.packet)?;
+    let state = opened.standing(ledger, packet)?;
+    let verdict = match args.verdict {
+        LabReviewVerdict::Approve => Review::Approve,
+        LabReviewVerdict::Reject => Review::Reject,
+    };
+    let word = review::word(packet, state, &args.reviewer, verdict, &args.note);
+    let word = word.map_err(|error| {
+        let place = opened.place;
+        let (failure, hint) = match &error {
+            ReviewError::Empty { .. } => {
+                let failure = Failure::usage("no review", &args.packet);
+                (
+                    failure,
+                    place.hint("review PACKET --reviewer NAME --verdict approve --note TEXT"),
+                )
+            }
+            ReviewError::Spelling { known, .. } => {
+                let failure = Failure::usage("not reviewed", &args.packet);
+                let words = format!("review {} --reviewer {}", args.packet, quoted(known));
+                (failure, place.hint(&words))
+            }
+            ReviewError::Standing { .. } => {
+                let failure = Failure::new("not reviewed", &args.packet);
+                (
+                    failure,
+                    place.hint(&format!("rehearse {} --execute", args.packet)),
+                )
+            }
+        };
+        failure.because(&error).hint(hint)
+    })?;
+    opened.accepts(ledger, &Act::from(word.clone()))?;
+    Ok(word)
+}
+
+fn told(act: &Reviewed) -> Told {
+    let verdict = act.verdict.as_str();
+    let (reviewer, packet) = (&act.reviewer, act.packet);
+    Told {
+        lines: vec![
+            format!("packet {packet}: {verdict} by {reviewer}"),
+            format!("of its rehearsal, entry {}: {}", act.rehearsal, act.note),
+        ],
+        irreversible: "the word stays in the ledger; only a later word of the same reviewer counts \
+                       instead of it",
+        json: json!({
+            "packet": packet.to_string(),
+            "reviewer": reviewer,
+            "verdict": verdict,
+        }),
+    }
 }

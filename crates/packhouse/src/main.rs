@@ -56,7 +56,6 @@ mod lab_host;
 mod lab_init;
 mod lab_lane;
 mod lab_lane_new;
-mod lab_lane_new;
 mod lab_ledger;
 mod lab_ledger_verify;
 mod lab_live;

@@ -1,0 +1,56 @@
+//! The documents that `lab init` and `lab lane new` write, for people to edit.
+
+/// A lane's document with its id.
+pub(crate) fn lane(id: &str) -> String {
+    LANE.replace("@ID@", id)
+}
+
+/// A preregistration with its id and lane.
+pub(crate) fn prereg(id: &str, lane: &str) -> String {
+    PREREG.replace("@ID@", id).replace("@LANE@", lane)
+}
+
+/// What Git does not keep of a lab.
+pub(crate) const IGNORED: &str = "/rehearsals/\n/ledger.lock\n/evidence/*/bag.open/\n";
+
+const LANE: &str = include_str!("lab_templates/lane.toml");
+const PREREG: &str = include_str!("lab_templates/prereg.toml");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use packhouse_lab::{Lane, Prereg};
+
+    #[test]
+    fn templates_are_documents_with_their_ids() {
+        let lane = Lane::parse(lane("kernels").as_bytes()).expect("because it is ours");
+        assert_eq!(
+            (lane.id.as_str(), lane.record_key.as_str()),
+            ("kernels", "kernels")
+        );
+        let text = prereg("first", "kernels");
+        let prereg = Prereg::parse(text.as_bytes()).expect("because it is ours");
+        assert_eq!(
+            (prereg.id.as_str(), prereg.lane.as_str()),
+            ("first", "kernels")
+        );
+        assert!(!text.contains('@'));
+    }
+
+    #[test]
+    fn what_a_template_leaves_out_is_a_document_too() {
+        let mut text = String::new();
+        for line in prereg("first", "kernels").lines() {
+            let is_field = |rest: &str| rest.starts_with('[') || rest.contains(" = ");
+            let plain = line.strip_prefix("# ").filter(|rest| is_field(rest));
+            // Prose may name a field too; it has a word before the equals sign.
+            let plain = plain.filter(|rest| !rest.contains(": ") && !rest.ends_with('.'));
+            text += plain.unwrap_or(line);
+            text.push('\n');
+        }
+        let prereg = Prereg::parse(text.as_bytes()).expect("because comments are true");
+        assert!(prereg.timing.is_some() && prereg.legs.len() == 3);
+        assert_eq!((prereg.frozen.len(), prereg.commits.len()), (1, 1));
+        assert_eq!(prereg.rejections.len(), 1);
+    }
+}
