@@ -1,11 +1,151 @@
-//! `lab record`.
+//! `lab record`: a sealed pass becomes the record of its lane's key.
+//!
+//! Invariants: the evidence is verified again before it is cited, by the second implementation; the
+//! widths that a record claims were gated by the packet that it cites, as the preregistration in
+//! the bag has them; the key is the lane's.
 
 use crate::answer::Answer;
-use crate::failure::Failure;
+use crate::failure::{Failure, quoted};
 use crate::lab::Place;
+use crate::lab_enter::{Entering, enter, words};
+use crate::lab_open::Opened;
 use crate::lab_words::LabRecordArgs;
+use packhouse_bagcheck::{Entry, Tree};
+use packhouse_base::digest::Digest;
+use packhouse_lab::{Lane, Prereg};
+use packhouse_ledger::Ledger;
+use packhouse_ledger::act::{Record, Verdict};
+use packhouse_ledger::state::{PacketState, Standing};
 
 /// Names a record.
-pub(crate) fn execute(_args: &LabRecordArgs, _place: &Place) -> Result<Answer, Failure> {
-    Err(Failure::new("not here yet", "lab record"))
+pub(crate) fn execute(args: &LabRecordArgs, place: &Place) -> Result<Answer, Failure> {
+    let key = words("KEY", &args.key)?;
+    let claim = words("--claim", &args.claim)?;
+    let opened = Opened::of(place)?;
+    let ledger = opened.ledger()?;
+    let packet = opened.packet(&ledger, &args.packet)?;
+    let state = opened.standing(&ledger, packet)?;
+    let seal = passed(place, state, &args.packet)?;
+    let tree = verified(place, &ledger, packet)?;
+    let prereg = document(&tree, "bag/data/prereg.toml", state.prereg, Prereg::parse)?;
+    let mut widths = args.width.clone();
+    widths.sort_unstable();
+    widths.dedup();
+    gated(&widths, &prereg, &args.packet)?;
+    of_lane(&tree, &ledger, state, &key)?;
+    let option: String = widths
+        .iter()
+        .map(|width| format!(" --width {width}"))
+        .collect();
+    let mut command = format!("record {} {}", quoted(key.as_str()), args.packet);
+    command += &format!(" --claim {}{option}", quoted(claim.as_str()));
+    if let Some(entry) = args.supersedes {
+        command += &format!(" --supersedes {entry}");
+    }
+    let current = ledger
+        .state()
+        .records()
+        .get(&key)
+        .map(|record| record.entry);
+    if let (Some(entry), None) = (current, args.supersedes) {
+        let words = format!("entry {entry} is the current record of {key}");
+        return Err(Failure::new("a key has one record", &key)
+            .cause(words)
+            .hint(place.hint(&format!("{command} --supersedes {entry}"))));
+    }
+    let entering = Entering {
+        line: format!("record {key}: {claim}, by packet {packet} and seal {seal}"),
+        irreversible: "the entry stays; another record can take its place, and says so",
+        command,
+        act: Record {
+            key,
+            packet,
+            seal,
+            claim,
+            widths,
+            supersedes: args.supersedes,
+        }
+        .into(),
+    };
+    enter(&opened, args.execute, entering)
+}
+
+/// The newest seal of a packet that passed.
+fn passed(place: &Place, state: &PacketState, text: &str) -> Result<Digest, Failure> {
+    let failure = |words: String| {
+        Err(Failure::new("no record without a sealed pass", text)
+            .cause(words)
+            .hint(place.hint(&format!("report {text}"))))
+    };
+    if state.standing != Standing::SealedPass {
+        return failure(format!("the packet is {}", state.standing));
+    }
+    match state.analyses.last() {
+        Some(newest) if newest.verdict == Verdict::Pass => Ok(newest.seal),
+        Some(newest) => {
+            let (number, verdict) = (newest.number, newest.verdict);
+            failure(format!("analysis {number} says {verdict}"))
+        }
+        None => failure("it has no analysis".to_owned()),
+    }
+}
+
+/// The packet's evidence, once the second implementation found nothing wrong with it.
+fn verified(place: &Place, ledger: &Ledger, packet: Digest) -> Result<Tree, Failure> {
+    let path = place.root.join(format!("evidence/{packet}"));
+    let tree = packhouse_bagcheck::read(&path)
+        .map_err(|error| Failure::new("cannot read evidence", path.display()).because(&error))?;
+    let report = packhouse_bagcheck::check(&tree, Some(ledger.bytes()), None);
+    if report.is_valid() {
+        return Ok(tree);
+    }
+    let mut failure = Failure::new("evidence that does not hold", path.display());
+    for finding in report.findings.iter().take(FINDINGS_SHOWN) {
+        failure = failure.cause(finding.to_string());
+    }
+    Err(failure.hint(place.hint("ledger verify")))
+}
+
+const FINDINGS_SHOWN: usize = 3;
+
+/// Every width was asked of the candidate.
+fn gated(widths: &[u64], prereg: &Prereg, text: &str) -> Result<(), Failure> {
+    let asked = &prereg.matrix.widths;
+    match widths.iter().find(|width| !asked.contains(width)) {
+        None => Ok(()),
+        Some(width) => {
+            let asked: Vec<_> = asked.iter().map(u64::to_string).collect();
+            let words = format!("packet {text} gated widths {}", asked.join(", "));
+            Err(Failure::new("a width that was not gated", width).cause(words))
+        }
+    }
+}
+
+/// The key is that of the packet's lane.
+fn of_lane(tree: &Tree, ledger: &Ledger, state: &PacketState, key: &str) -> Result<(), Failure> {
+    let lane = &ledger.state().lanes()[&state.lane];
+    let lane = document(tree, "bag/data/lane.toml", lane.document, Lane::parse)?;
+    if lane.record_key == key {
+        return Ok(());
+    }
+    let words = format!("the record key of lane {} is {}", lane.id, lane.record_key);
+    Err(Failure::new("not the key of the packet's lane", key).cause(words))
+}
+
+/// A document in the bag, which must be the one that the ledger knows by digest.
+fn document<T, E: std::error::Error + 'static>(
+    tree: &Tree,
+    path: &str,
+    expected: Digest,
+    parse: impl Fn(&[u8]) -> Result<T, E>,
+) -> Result<T, Failure> {
+    let Some(Entry::File(bytes)) = tree.get(path) else {
+        return Err(Failure::new("not in the evidence", path));
+    };
+    let actual = Digest::of(bytes);
+    if actual != expected {
+        let words = format!("it has digest {actual}, and the ledger says {expected}");
+        return Err(Failure::new("not the document of the ledger", path).cause(words));
+    }
+    parse(bytes).map_err(|error| Failure::new("cannot be read", path).because(&error))
 }
