@@ -17,14 +17,14 @@
 //! let _ = Intervals::of(99) / Nanos::of(12_494_082_404);
 //! ```
 //!
-//! ```compile_fail,E0277
+//! ```compile_fail,E0308
 //! use packhouse_gate::rate::Tokens;
 //! let _ = std::time::Duration::from_secs(1) / Tokens::of(512);
 //! ```
 //!
 //! ```compile_fail,E0451
-//! use packhouse_gate::rate::{Nanos, Rate, Window};
-//! let _ = Rate { window: Window::Wall, counted: 512, span: Nanos::of(25_466_613_150) };
+//! use packhouse_gate::rate::{Rate, Window};
+//! let _ = Rate { window: Window::Wall, counted: 512, from_ns: 0, to_ns: 9, arrived: 512 };
 //! ```
 //!
 //! ```compile_fail,E0369
