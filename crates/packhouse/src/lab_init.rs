@@ -7,13 +7,13 @@ use crate::lab_open::{Opened, Told};
 use crate::lab_words::LabInitArgs;
 use crate::places::Lookup;
 use crate::{folders, hints, lab_templates};
-use packhouse_bag::write_new::{WriteNewError, open_or_make_dir, write_new};
+use packhouse_bag::write_new::open_or_make_dir;
 use packhouse_base::digest::Digest;
 use packhouse_lab::world::Host as _;
 use packhouse_ledger::act::Genesis;
 use packhouse_ledger::writer::{Writer, WriterError};
 use packhouse_sys::clock::{Clock as _, RealClock};
-use packhouse_sys::fs::{Dir, FsErrorKind};
+use packhouse_sys::fs::{Dir, FsError};
 use packhouse_sys::real::RealFs;
 use serde_json::json;
 use std::io;
@@ -102,7 +102,7 @@ fn begin(opened: &Opened<'_>, name: &str) -> Result<(), Failure> {
 }
 
 /// Writes the documents to edit. What is there already stays; its paths are the answer.
-fn templates(root: &Dir) -> Result<Vec<String>, WriteNewError> {
+fn templates(root: &Dir) -> Result<Vec<String>, FsError> {
     let mut kept = Vec::new();
     let lane = lab_templates::lane(EXAMPLE);
     let prereg = lab_templates::prereg(EXAMPLE, EXAMPLE);
@@ -130,11 +130,8 @@ fn templates(root: &Dir) -> Result<Vec<String>, WriteNewError> {
         ),
     ];
     for (dir, name, text, path) in documents {
-        match write_new(dir, name, text.as_bytes()) {
-            Ok(_) => {}
-            Err(WriteNewError::Conflict { .. }) => kept.push(path),
-            Err(WriteNewError::Fs(error)) if error.kind == FsErrorKind::Symlink => kept.push(path),
-            Err(error) => return Err(error),
+        if !lab_templates::place(dir, name, text)? {
+            kept.push(path);
         }
     }
     Ok(kept)

@@ -4,9 +4,9 @@ use crate::answer::Answer;
 use crate::failure::{Failure, quoted};
 use crate::lab::Place;
 use crate::lab_open::{Opened, Told};
-use crate::lab_templates;
 use crate::lab_words::LabLaneNewArgs;
-use packhouse_bag::write_new::{WriteNewError, open_or_make_dir, write_new};
+use crate::{hints, lab_templates};
+use packhouse_bag::write_new::open_or_make_dir;
 use packhouse_lab::name::is_id;
 use serde_json::json;
 
@@ -37,18 +37,18 @@ pub(crate) fn execute(args: &LabLaneNewArgs, place: &Place) -> Result<Answer, Fa
         return Ok(told.planned(&place.hint(&format!("lane new {id} --execute"))));
     }
     let opened = Opened::of(place)?;
-    let lanes = open_or_make_dir(&opened.root, "lanes").map_err(WriteNewError::Fs);
-    let written = lanes.and_then(|lanes| {
-        write_new(
-            &lanes,
-            &format!("{id}.toml"),
-            lab_templates::lane(id).as_bytes(),
-        )
-    });
-    written.map_err(|error| match error {
-        WriteNewError::Conflict { .. } => taken(place),
-        other => Failure::new("cannot write a lane's document", &path).because(&other),
-    })?;
+    let text = lab_templates::lane(id);
+    let lanes = open_or_make_dir(&opened.root, "lanes");
+    let placed = lanes.and_then(|lanes| lab_templates::place(&lanes, &format!("{id}.toml"), &text));
+    match placed {
+        Ok(true) => {}
+        Ok(false) => return Err(taken(place)),
+        Err(error) => {
+            return Err(Failure::new("cannot write a lane's document", &path)
+                .because(&error)
+                .hint(hints::of(&error, &place.root)));
+        }
+    }
     let mut answer = told.done();
     let open = place.hint(&format!("lane open {id} --reason TEXT --execute"));
     answer.text += &format!("next: edit {path}, then {open}\n");

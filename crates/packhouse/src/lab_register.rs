@@ -63,7 +63,7 @@ fn told(plan: &Registration) -> Told {
     ];
     let counts: Vec<String> = counts
         .iter()
-        .map(|(what, count)| format!("{count} {what}"))
+        .map(|(what, count)| format!("{what}: {count}"))
         .collect();
     lines.push(counts.join(", "));
     lines.push(format!(

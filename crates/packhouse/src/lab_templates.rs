@@ -1,5 +1,32 @@
 //! The documents that `lab init` and `lab lane new` write, for people to edit.
 
+use packhouse_sys::fs::{Dir, FsError, FsErrorKind};
+
+/// Writes a document for people to edit, whole. False: something has its name, and stays.
+pub(crate) fn place(dir: &Dir, name: &str, text: &str) -> Result<bool, FsError> {
+    if dir.stat_entry(name).is_ok() {
+        return Ok(false);
+    }
+    let part = format!(".part-{name}");
+    match dir.unlink(&part) {
+        Err(error) if error.kind != FsErrorKind::NotFound => return Err(error),
+        Ok(()) | Err(_) => {}
+    }
+    let file = dir.create_new(&part, 0o644)?;
+    file.write_all_at(0, text.as_bytes())?;
+    file.sync()?;
+    match dir.rename_new(&part, dir, name) {
+        Ok(()) => dir.sync().map(|()| true),
+        Err(error) => {
+            dir.unlink(&part)?;
+            match error.kind {
+                FsErrorKind::Exists => Ok(false),
+                _ => Err(error),
+            }
+        }
+    }
+}
+
 /// A lane's document with its id.
 pub(crate) fn lane(id: &str) -> String {
     LANE.replace("@ID@", id)
