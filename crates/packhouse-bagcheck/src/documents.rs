@@ -7,7 +7,7 @@ mod packet;
 mod prereg;
 
 pub(crate) use packet::{Packet, objects, packet};
-pub(crate) use prereg::{Gate, Prereg, Rejection, Timing, prereg};
+pub(crate) use prereg::{Gate, Prereg, Timing, prereg};
 
 use crate::json::{Json, Map};
 use crate::report::Report;

@@ -18,8 +18,6 @@ use std::sync::Arc;
 /// A fixture that was read whole.
 #[derive(Clone, Debug)]
 pub(crate) struct Fixture {
-    /// SHA-256 of its tag manifest.
-    pub(crate) digest: String,
     /// Its id.
     pub(crate) id: String,
     /// Layout of its weights.
@@ -181,7 +179,6 @@ pub(crate) fn read(report: &mut Report, payload: &Tree, folder: &str) -> Option<
     let is_whole = lists(report, payload, folder);
     let path = format!("{folder}/fixture.json");
     let value = record(report, payload, &path)?;
-    let digest = sha256(file(payload, &format!("{folder}/tagmanifest-sha256.txt"))?);
     let mut record = Record::new(report, path);
     let map = record.fields(&value, "", &FIELDS, &[])?;
     record.schema(map, "packhouse/fixture/1")?;
@@ -191,7 +188,6 @@ pub(crate) fn read(report: &mut Report, payload: &Tree, folder: &str) -> Option<
     let mut parameters = record.object(map, "parameters")?.clone();
     parameters.remove("seed");
     let fixture = Fixture {
-        digest,
         id: record.formed(map, "id", "a name", is_name)?,
         layout: map.get("layout")?.clone(),
         parameters,

@@ -10,7 +10,6 @@ mod state;
 use crate::json::{Json, parse};
 use crate::shape::{is_digest, sha256};
 use body::Body;
-pub(crate) use body::is_name;
 pub(crate) use state::{Packet, State};
 use std::collections::BTreeMap;
 

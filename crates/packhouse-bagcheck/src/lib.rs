@@ -11,20 +11,26 @@
 
 #![forbid(unsafe_code)]
 
+mod analysis;
 mod answers;
 mod authority;
 mod bagit;
+mod content;
 mod documents;
+mod evidence;
 mod exchange;
 mod fixture;
+mod gates;
 mod json;
 mod ledger;
+mod legs;
 mod messages;
 mod plan;
 mod report;
 mod run;
 mod seal;
 mod shape;
+mod timing;
 mod tree;
 
 pub use report::{Finding, Report, Verdict};
@@ -39,9 +45,8 @@ pub const VERSION: &str = concat!(env!("CARGO_PKG_NAME"), " ", env!("CARGO_PKG_V
 /// With a `ledger`, every seal's place in it is judged too; with a `key`, every seal must have an
 /// envelope that this key signed. Never fails: what can't be read is a finding.
 pub fn check(tree: &Tree, ledger: Option<&[u8]>, key: Option<&PublicKey>) -> Report {
-    let _ = (ledger, key);
     let mut report = Report::default();
-    bagit::check(&mut report, tree, "");
+    evidence::check(&mut report, tree, ledger, key);
     report
 }
 
@@ -50,6 +55,37 @@ pub fn check(tree: &Tree, ledger: Option<&[u8]>, key: Option<&PublicKey>) -> Rep
 pub fn check_bag(tree: &Tree) -> Report {
     let mut report = Report::default();
     bagit::check(&mut report, tree, "");
+    report
+}
+
+/// Verifies a lane, a preregistration and, where there is one, a packet that froze both, each by its form and
+/// against the others (`docs/format/lab.md`, sections 1 to 4). Findings name `lane.toml`, `prereg.toml`
+/// and `packet.json`.
+pub fn check_documents(lane: &[u8], prereg: &[u8], packet: Option<&[u8]>) -> Report {
+    let mut report = Report::default();
+    let lane_id = documents::lane(&mut report, "lane.toml", lane);
+    let read = documents::prereg(&mut report, "prereg.toml", prereg);
+    if let (Some(id), Some(read)) = (lane_id, &read)
+        && id != read.lane
+    {
+        report.find("packet.lane", "prereg.toml", "is of another lane");
+    }
+    if let Some(bytes) = packet {
+        let tree = Tree::from([("packet.json".to_owned(), Entry::file(bytes))]);
+        let packet = documents::packet(&mut report, &tree, "packet.json", read.as_ref());
+        if let Some(packet) = packet {
+            if packet.prereg != shape::sha256(prereg) {
+                report.find(
+                    "packet.prereg",
+                    "packet.json",
+                    "froze another preregistration",
+                );
+            }
+            if packet.lane.1 != shape::sha256(lane) {
+                report.find("packet.lane", "packet.json", "froze another lane");
+            }
+        }
+    }
     report
 }
 

@@ -397,3 +397,17 @@ fn answer(record: &mut Record<'_>, value: &Json) -> Option<Answer> {
         timed,
     })
 }
+
+impl std::fmt::Display for Key {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self {
+            fixture,
+            arm,
+            width,
+            repeat,
+            is_timed,
+        } = self;
+        write!(f, "{fixture}, arm {arm}, width {width}, repeat {repeat}")?;
+        f.write_str(if *is_timed { ", timed" } else { "" })
+    }
+}

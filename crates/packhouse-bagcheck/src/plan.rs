@@ -228,7 +228,7 @@ pub(crate) fn fields(
     map.insert("inputs".to_owned(), Json::Object(inputs));
     map.insert("boundaries".to_owned(), Json::List(boundaries));
     if poisons {
-        let value = if index % 2 == 0 { 165 } else { 90 };
+        let value = if index.is_multiple_of(2) { 165 } else { 90 };
         map.insert("poison".to_owned(), integer(value));
     }
     if let Some(cycles) = planned.cycles {

@@ -1,5 +1,6 @@
 //! What a verification found.
 
+use crate::json::Json;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -70,6 +71,37 @@ impl Report {
     pub fn has(&self, code: &str) -> bool {
         let mut all = self.findings.iter().chain(&self.failures);
         all.any(|finding| finding.code == code)
+    }
+
+    /// Renders the report as one canonical JSON document, without a final newline: `checked`, `failures`,
+    /// `findings`, `notes`, `valid`, `verdict`.
+    pub fn to_json(&self) -> String {
+        let list = |findings: &[Finding]| {
+            let items = findings.iter().map(|finding| {
+                Json::object([
+                    ("code", Json::text(finding.code)),
+                    ("path", Json::text(&finding.path)),
+                    ("words", Json::text(&finding.words)),
+                ])
+            });
+            Json::List(items.collect())
+        };
+        let counts = self.checked.iter();
+        let counts =
+            counts.map(|(what, count)| ((*what).to_owned(), Json::Integer(i128::from(*count))));
+        let verdict = self.verdict.map(|verdict| Json::text(verdict.name()));
+        Json::object([
+            ("findings", list(&self.findings)),
+            ("failures", list(&self.failures)),
+            ("checked", Json::Object(counts.collect())),
+            ("verdict", verdict.unwrap_or(Json::Null)),
+            (
+                "notes",
+                Json::List(self.notes.iter().map(Json::text).collect()),
+            ),
+            ("valid", Json::Bool(self.is_valid())),
+        ])
+        .render()
     }
 
     /// Adds a finding.

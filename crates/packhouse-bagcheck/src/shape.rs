@@ -314,20 +314,3 @@ pub(crate) fn record(report: &mut Report, tree: &Tree, path: &str) -> Option<Jso
         }
     }
 }
-
-/// Parses a file of canonical records, one in each line. Lines are counted from 1.
-pub(crate) fn lines(report: &mut Report, path: &str, bytes: &[u8]) -> Option<Vec<Json>> {
-    let mut values = Vec::new();
-    let mut is_whole = true;
-    for (index, line) in bytes.split_inclusive(|byte| *byte == b'\n').enumerate() {
-        match parse(line) {
-            Ok(value) => values.push(value),
-            Err(words) => {
-                let path = format!("{path}:{}", index + 1);
-                report.find("record.not-canonical", &path, words);
-                is_whole = false;
-            }
-        }
-    }
-    is_whole.then_some(values)
-}

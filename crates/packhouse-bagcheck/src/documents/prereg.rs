@@ -6,6 +6,9 @@ use crate::report::Report;
 use crate::shape::Record;
 use std::collections::{BTreeMap, BTreeSet};
 
+/// Name, arguments and environment by treatment.
+type Programs = BTreeMap<String, (String, Vec<String>, BTreeMap<String, String>)>;
+
 /// What a preregistration says, as far as evidence is judged by it.
 #[derive(Clone, Debug)]
 pub(crate) struct Prereg {
@@ -22,7 +25,7 @@ pub(crate) struct Prereg {
     /// Whether the run ends at the first leg that failed.
     pub(crate) stops: bool,
     /// Programs by treatment: name, arguments, environment.
-    pub(crate) programs: BTreeMap<String, (String, Vec<String>, BTreeMap<String, String>)>,
+    pub(crate) programs: Programs,
     /// Paths of `[[commit]]`.
     pub(crate) commits: Vec<String>,
     /// Paths of `[[frozen]]`.
@@ -239,8 +242,6 @@ fn together(record: &mut Record<'_>, prereg: &Prereg) -> bool {
     }
     is_good
 }
-
-type Programs = BTreeMap<String, (String, Vec<String>, BTreeMap<String, String>)>;
 
 fn programs(record: &mut Record<'_>, map: &Map) -> Option<Programs> {
     let programs = record.fields(map.get("program")?, "program", &["candidate"], &["control"])?;

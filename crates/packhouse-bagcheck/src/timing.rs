@@ -1,0 +1,244 @@
+//! Blocks of a timing leg: `docs/format/statistics.md`, sections 1 to 3.
+//!
+//! All savings of a leg have one denominator, so that everything is a sum of integers until it is
+//! written down.
+
+mod draws;
+mod sign;
+
+use crate::documents::Timing;
+use crate::json::Json;
+use crate::legs::Leg;
+use crate::report::Report;
+use draws::Draws;
+
+/// The figures of one timing leg.
+#[derive(Clone, Debug)]
+pub(crate) struct Figures {
+    /// The leg's number.
+    leg: u64,
+    /// Its device.
+    device: String,
+    /// Savings in units of `1 / (2 cycles)` nanoseconds.
+    savings: Vec<i128>,
+    cycles: u64,
+    /// Blocks whose saving is above 0.
+    wins: u64,
+}
+
+/// A fraction in lowest terms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Fraction {
+    numerator: i128,
+    denominator: i128,
+}
+
+impl Fraction {
+    fn new(numerator: i128, denominator: i128) -> Self {
+        let (mut a, mut b) = (numerator.abs(), denominator);
+        while b != 0 {
+            (a, b) = (b, a % b);
+        }
+        let common = a.max(1);
+        Self {
+            numerator: numerator / common,
+            denominator: denominator / common,
+        }
+    }
+
+    fn json(self) -> Json {
+        Json::object([
+            ("denominator", Json::Integer(self.denominator)),
+            ("numerator", Json::text(self.numerator.to_string())),
+        ])
+    }
+}
+
+/// Judges the timing leg: its figures where it has all timed answers.
+pub(crate) fn judge(report: &mut Report, leg: &Leg, timing: &Timing) -> Option<Figures> {
+    let path = format!("legs/{:02}/exchange.jsonl", leg.plan.number);
+    let Some(spans) = spans(leg, timing) else {
+        report.find(
+            "timing.missing",
+            &path,
+            "not every timed answer is there without a fault",
+        );
+        return None;
+    };
+    let is_span = |span: &u64| (1..=1 << 62).contains(span);
+    let is_judged = (1..=1000).contains(&timing.blocks)
+        && (1..=1 << 32).contains(&timing.cycles)
+        && spans.iter().flatten().all(is_span);
+    if !is_judged {
+        report.find(
+            "timing.span",
+            &path,
+            "blocks that no statistics are taken of",
+        );
+        return None;
+    }
+    let wide = |span: u64| i128::from(span);
+    let savings: Vec<i128> = spans
+        .iter()
+        .map(|[a1, b1, b2, a2]| wide(*a1) + wide(*a2) - wide(*b1) - wide(*b2))
+        .collect();
+    let figures = Figures {
+        leg: leg.plan.number,
+        device: leg.plan.device.clone(),
+        wins: savings.iter().filter(|saving| **saving > 0).count() as u64,
+        savings,
+        cycles: timing.cycles,
+    };
+    if figures.wins < timing.minimum_wins {
+        let words = format!("{} wins, {} are needed", figures.wins, timing.minimum_wins);
+        report.find("timing.wins", &path, words);
+    }
+    let median = figures.median();
+    let least = i128::from(timing.minimum_saving_ns);
+    if median.numerator < least * median.denominator {
+        let words = format!("the median is {}, at least {least} ns", text(median));
+        report.find("timing.median", &path, words);
+    }
+    Some(figures)
+}
+
+/// Returns the spans of each block in the order of asking.
+fn spans(leg: &Leg, timing: &Timing) -> Option<Vec<[u64; 4]>> {
+    let timed = |treatment: &str| -> Vec<&crate::legs::Judged> {
+        let all = leg.answers.iter();
+        all.filter(|judged| judged.treatment == treatment && judged.key.is_timed)
+            .collect()
+    };
+    let (control, candidate) = (timed("control"), timed("candidate"));
+    let wanted = 2 * usize::try_from(timing.blocks).ok()?;
+    if control.len() != wanted || candidate.len() != wanted {
+        return None;
+    }
+    let span = |judged: &crate::legs::Judged| {
+        let timed = judged.answer.timed.filter(|_| judged.is_sound);
+        timed.map(|(_, elapsed_ns)| elapsed_ns)
+    };
+    let pairs = control.chunks_exact(2).zip(candidate.chunks_exact(2));
+    pairs
+        .map(|(a, b)| Some([span(a[0])?, span(b[0])?, span(b[1])?, span(a[1])?]))
+        .collect()
+}
+
+impl Figures {
+    fn denominator(&self) -> i128 {
+        2 * i128::from(self.cycles)
+    }
+
+    /// Returns the median saving.
+    fn median(&self) -> Fraction {
+        Fraction::new(
+            doubled_median(&mut self.savings.clone()),
+            2 * self.denominator(),
+        )
+    }
+
+    /// Returns the median of the means of each two savings, each with itself too.
+    fn hodges_lehmann(&self) -> Fraction {
+        let all = &self.savings;
+        let mut sums: Vec<i128> = (0..all.len())
+            .flat_map(|i| (i..all.len()).map(move |j| all[i] + all[j]))
+            .collect();
+        Fraction::new(doubled_median(&mut sums), 4 * self.denominator())
+    }
+
+    /// Returns the lower bound of the median over resampled blocks.
+    fn lower_bound(&self) -> Fraction {
+        let mut draws = Draws::new();
+        let count = self.savings.len();
+        let mut figures: Vec<i128> = (0..draws::RESAMPLES)
+            .map(|_| {
+                let mut drawn: Vec<i128> = (0..count)
+                    .map(|_| self.savings[draws.below(count)])
+                    .collect();
+                doubled_median(&mut drawn)
+            })
+            .collect();
+        let rank = 500;
+        let (_, bound, _) = figures.select_nth_unstable(rank - 1);
+        Fraction::new(*bound, 2 * self.denominator())
+    }
+
+    /// Returns the object of `analysis.json`.
+    pub(crate) fn json(&self) -> Json {
+        let losses = self.savings.iter().filter(|saving| **saving < 0).count() as u64;
+        let denominator = self.denominator();
+        let savings = self.savings.iter();
+        let savings = savings.map(|saving| Fraction::new(*saving, denominator).json());
+        Json::object([
+            ("leg", Json::Integer(i128::from(self.leg))),
+            ("device", Json::text(&self.device)),
+            ("blocks", Json::Integer(self.savings.len() as i128)),
+            ("wins", Json::Integer(i128::from(self.wins))),
+            ("savings", Json::List(savings.collect())),
+            ("median", self.median().json()),
+            ("sign_test_p", Json::text(sign::p(self.wins, losses))),
+            ("hodges_lehmann", self.hodges_lehmann().json()),
+            ("bootstrap_lower_95", self.lower_bound().json()),
+        ])
+    }
+
+    /// Returns what the gate says of this leg.
+    pub(crate) fn measured(&self) -> String {
+        let Self {
+            device,
+            wins,
+            savings,
+            ..
+        } = self;
+        let median = text(self.median());
+        format!(
+            "{device}: wins = {wins} of {}, median = {median} ns",
+            savings.len()
+        )
+    }
+}
+
+/// Returns a fraction as text.
+fn text(fraction: Fraction) -> String {
+    match fraction.denominator {
+        1 => fraction.numerator.to_string(),
+        denominator => format!("{}/{denominator}", fraction.numerator),
+    }
+}
+
+/// Returns twice the median of some integers, which is one too.
+fn doubled_median(values: &mut [i128]) -> i128 {
+    values.sort_unstable();
+    let count = values.len();
+    values[(count - 1) / 2] + values[count / 2]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fraction_is_in_lowest_terms_and_a_median_of_two_is_their_mean() {
+        assert_eq!(text(Fraction::new(-6, 4)), "-3/2");
+        assert_eq!(text(Fraction::new(8, 4)), "2");
+        assert_eq!(text(Fraction::new(0, 4)), "0");
+        assert_eq!(doubled_median(&mut [5, 1, 3]), 6);
+        assert_eq!(doubled_median(&mut [5, 1, 3, 9]), 8);
+    }
+
+    #[test]
+    fn figures_of_known_blocks() {
+        let figures = Figures {
+            leg: 0,
+            device: "cpu".to_owned(),
+            savings: vec![4, -2, 6, 8],
+            cycles: 1,
+            wins: 3,
+        };
+        assert_eq!(text(figures.median()), "5/2");
+        // Sums i <= j: -4 2 4 6 8 10 12 12 14 16, the middle two 8 and 10: 9/4 of a nanosecond's half.
+        assert_eq!(text(figures.hodges_lehmann()), "9/4");
+        let bound = figures.lower_bound();
+        assert!(bound.numerator < figures.median().numerator * bound.denominator);
+    }
+}
