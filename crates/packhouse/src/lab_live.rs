@@ -3,14 +3,17 @@
 //! Only what was seen counts: a program that a packet froze is shown as running where a process
 //! has that very file as its program, and nowhere else. What can't be told is a line that says so.
 
+use crate::answer::shortened;
 use crate::lab::Place;
 use crate::lab_page::Read;
 use crate::places::Lookup;
+use crate::run::own_binary;
 use crate::{places, worker_devices};
 use packhouse_base::digest::{Digest, Hasher};
 use packhouse_base::units;
 use packhouse_build::fingerprint::{World, work_tree};
-use packhouse_lab::packet::FrozenProgram;
+use packhouse_lab::packet::{FrozenProgram, Object};
+use packhouse_lab::prereg::OWN_PROGRAM;
 use packhouse_ledger::page::{Found, Live, Observation, Topic};
 use packhouse_proc::devices::{Device, Observation as Told, Roots};
 use packhouse_proc::listeners::{Listener, listeners};
@@ -24,7 +27,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// Looks at this host.
-pub(crate) fn observe(lab: &Read, place: &Place, lookup: Lookup<'_>) -> Live {
+pub(crate) fn observe(lab: &Read<'_>, place: &Place, lookup: Lookup<'_>) -> Live {
     let mut live = Live {
         at_ns: RealClock.wall_ns(),
         observations: Vec::new(),
@@ -46,67 +49,83 @@ fn note(live: &mut Live, topic: Topic, known: bool, subject: &str, seen: String,
     });
 }
 
-/// A program that packets froze.
+/// What is known of a program's file: its content, and whose it is.
 #[derive(Clone, Debug)]
 struct Frozen {
     digest: Digest,
+    /// What is loaded with it; of a script its interpreter is among it.
+    objects: Vec<Object>,
     roles: Vec<String>,
 }
 
-/// The programs of all packets, by name.
-fn frozen(lab: &Read, live: &mut Live) -> BTreeMap<String, Vec<Frozen>> {
+/// What a process runs.
+enum Running {
+    /// A frozen program, by its bytes.
+    Frozen(String),
+    /// What only looks like one.
+    Other(String),
+}
+
+/// The programs of all packets, by the last component of their names.
+fn frozen(lab: &Read<'_>, live: &mut Live) -> BTreeMap<String, Vec<Frozen>> {
     let mut programs: BTreeMap<String, Vec<Frozen>> = BTreeMap::new();
     for (experiment, packet) in lab.packets() {
-        let packet = match packet {
-            Found::Here(packet) => packet,
-            Found::Absent => {
-                let why = format!("packet.json of {experiment} is not here");
-                note(
-                    live,
-                    Topic::Processes,
-                    false,
-                    &experiment,
-                    why,
-                    "read packet.json",
-                );
+        let why = match packet {
+            Found::Here(packet) => {
+                for (treatment, program) in packet.programs.all() {
+                    add(
+                        &mut programs,
+                        program,
+                        format!("{experiment} ({treatment})"),
+                    );
+                }
                 continue;
             }
-            Found::Refused(why) => {
-                note(
-                    live,
-                    Topic::Processes,
-                    false,
-                    &experiment,
-                    why,
-                    "read packet.json",
-                );
-                continue;
-            }
+            Found::Absent => "packet.json is not here, so nothing is known of its programs",
+            Found::Refused(_) => "packet.json is not the ledger's",
         };
-        for (treatment, program) in packet.programs.all() {
-            add(
-                &mut programs,
-                program,
-                format!("{experiment} ({treatment})"),
-            );
-        }
+        let how = format!("read experiments/{experiment}/packet.json");
+        note(
+            live,
+            Topic::Processes,
+            false,
+            &experiment,
+            why.to_owned(),
+            &how,
+        );
     }
     programs
 }
 
 fn add(programs: &mut BTreeMap<String, Vec<Frozen>>, program: &FrozenProgram, role: String) {
     let digest = program.program.sha256;
-    let known = programs.entry(program.program.name.clone()).or_default();
-    match known.iter_mut().find(|one| one.digest == digest) {
-        Some(one) => one.roles.push(role),
-        None => known.push(Frozen {
-            digest,
-            roles: vec![role],
-        }),
+    let mut names = vec![last(&program.program.name).to_owned()];
+    // The program that runs the lab goes by one name in documents, whatever its file is called.
+    if program.program.name == OWN_PROGRAM
+        && let Ok(own) = own_binary()
+        && let Some(name) = own.file_name().and_then(|name| name.to_str())
+        && name != OWN_PROGRAM
+    {
+        names.push(name.to_owned());
+    }
+    for name in names {
+        let known = programs.entry(name).or_default();
+        match known.iter_mut().find(|one| one.digest == digest) {
+            Some(one) => one.roles.push(role.clone()),
+            None => known.push(Frozen {
+                digest,
+                objects: program.objects.clone(),
+                roles: vec![role.clone()],
+            }),
+        }
     }
 }
 
-fn processes(lab: &Read, live: &mut Live) {
+fn last(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+fn processes(lab: &Read<'_>, live: &mut Live) {
     let programs = frozen(lab, live);
     let seen = Procfs::new(Path::new("/proc")).and_then(|procfs| {
         let own = procfs.own_key()?;
@@ -130,11 +149,17 @@ fn processes(lab: &Read, live: &mut Live) {
         .filter(|one| !one.is_kernel_thread && one.key != own);
     for process in others {
         match running(process, &programs) {
-            Ok(Some(seen)) => {
+            Ok(Some(running)) => {
                 let subject = format!("process {}, {}", process.key.pid, process.name);
                 let how = format!("content of /proc/{}/exe", process.key.pid);
+                let seen = match running {
+                    Running::Frozen(seen) => {
+                        found.push(process);
+                        seen
+                    }
+                    Running::Other(seen) => seen,
+                };
                 note(live, Topic::Processes, true, &subject, seen, &how);
-                found.push(process);
             }
             Ok(None) | Err(Unreadable::Gone | Unreadable::NoProgram) => {}
             Err(_) => unreadable_count += 1,
@@ -152,28 +177,46 @@ fn processes(lab: &Read, live: &mut Live) {
     ports(&procfs, &found, live);
 }
 
-/// What a process runs of what packets froze: in words, or `None`.
+/// What a process runs of what packets froze, with its command line.
 fn running(
     process: &Process,
     programs: &BTreeMap<String, Vec<Frozen>>,
-) -> Result<Option<String>, Unreadable> {
+) -> Result<Option<Running>, Unreadable> {
     let executable = process.executable()?;
     let name = executable.path.file_name().unwrap_or_default();
-    let Some(known) = programs.get(&*name.to_string_lossy()) else {
-        return Ok(None);
-    };
-    let digest = content(process)?;
-    let command: Vec<String> = process
-        .command()?
-        .iter()
-        .map(|word| word.to_string_lossy().into_owned())
-        .collect();
-    let command = crate::answer::shortened(&command.join(" "), COMMAND_CHARS);
-    let words = match known.iter().find(|one| one.digest == digest) {
-        Some(one) => format!("runs the program frozen for {}", one.roles.join(", ")),
-        None => "has a frozen program's name, and is another file".to_owned(),
-    };
-    Ok(Some(format!("{words}: {command}")))
+    let name = name.to_string_lossy();
+    let words = process.command()?;
+    let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
+    let command = shortened(&words.join(" "), COMMAND_CHARS);
+    if let Some(known) = programs.get(&*name) {
+        let digest = content(process)?;
+        return Ok(Some(match known.iter().find(|one| one.digest == digest) {
+            Some(one) => {
+                let roles = one.roles.join(", ");
+                Running::Frozen(format!("runs the program frozen for {roles}: {command}"))
+            }
+            None => Running::Other(format!(
+                "has a frozen program's name, and is another file: {command}"
+            )),
+        }));
+    }
+    // A script is not its process' program: its interpreter is.
+    let scripts = words.iter().skip(1);
+    let scripts = scripts
+        .filter_map(|word| programs.get(last(word)))
+        .flatten();
+    for script in scripts {
+        let mut named = script.objects.iter().filter(|object| object.name == name);
+        if let Some(object) = named.next()
+            && object.sha256 == content(process)?
+        {
+            let roles = script.roles.join(", ");
+            return Ok(Some(Running::Frozen(format!(
+                "runs the interpreter frozen for {roles}, with its script's name: {command}"
+            ))));
+        }
+    }
+    Ok(None)
 }
 
 const COMMAND_CHARS: usize = 100;

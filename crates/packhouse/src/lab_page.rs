@@ -2,7 +2,8 @@
 
 use crate::answer::Answer;
 use crate::failure::{Failure, quoted};
-use crate::lab::{LEDGER, Place};
+use crate::lab::Place;
+use crate::lab_open::Opened;
 use crate::{folders, hints};
 use packhouse_base::digest::Digest;
 use packhouse_lab::analysis::{Basis as OfGate, Ratio};
@@ -19,26 +20,26 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
 
 /// A lab that was read.
-pub(crate) struct Read {
-    /// Its folder.
-    pub(crate) root: Dir,
+pub(crate) struct Read<'a> {
+    /// The lab, open.
+    pub(crate) opened: Opened<'a>,
     /// Its ledger.
     pub(crate) ledger: Ledger,
     /// Its page.
     pub(crate) page: Page,
 }
 
-impl Read {
+impl<'a> Read<'a> {
     /// Reads the ledger, and the documents and analyses that it names.
-    pub(crate) fn lab(place: &Place) -> Result<Self, Failure> {
-        let root = folders::open(&RealFs, &place.root).map_err(|error| {
-            Failure::new("cannot open the lab's folder", place.root.display())
-                .because(&error)
-                .hint(hints::of(&error, &place.root))
-        })?;
-        let ledger = ledger(place, &root)?;
-        let page = Page::of(&ledger, &documents(&root, ledger.state()));
-        Ok(Self { root, ledger, page })
+    pub(crate) fn lab(place: &'a Place) -> Result<Self, Failure> {
+        let opened = Opened::of(place)?;
+        let ledger = opened.ledger()?;
+        let page = Page::of(&ledger, &documents(&opened.root, ledger.state()));
+        Ok(Self {
+            opened,
+            ledger,
+            page,
+        })
     }
 
     /// The packets of experiments, where `packet.json` is the one that the ledger names.
@@ -54,20 +55,11 @@ impl Read {
                 let parse = |bytes: &[u8]| Packet::parse(bytes).map_err(|error| error.to_string());
                 (
                     experiment.to_owned(),
-                    found(&self.root, &steps, *digest, parse),
+                    found(&self.opened.root, &steps, *digest, parse),
                 )
             });
         named.collect()
     }
-}
-
-/// Reads the ledger.
-fn ledger(place: &Place, root: &Dir) -> Result<Ledger, Failure> {
-    Ledger::read(root, None).map_err(|error| {
-        Failure::new("the ledger is refused", place.root.join(LEDGER).display())
-            .because(&error)
-            .hint(place.hint("ledger verify"))
-    })
 }
 
 fn documents(root: &Dir, state: &State) -> Documents {

@@ -49,12 +49,12 @@ fn pages(page: &Page) -> [(&'static str, String); 2] {
     ]
 }
 
-fn write(lab: &Read) -> Result<Answer, Failure> {
+fn write(lab: &Read<'_>) -> Result<Answer, Failure> {
     let mut text = String::new();
     let mut written = Vec::new();
     for (name, page) in pages(&lab.page) {
-        let path = lab.root.path().join(name);
-        replace(&lab.root, name, &page).map_err(|error| {
+        let path = lab.opened.root.path().join(name);
+        replace(&lab.opened.root, name, &page).map_err(|error| {
             Failure::new("cannot write the page", path.display())
                 .because(&error)
                 .hint(hints::of(&error, &path))
@@ -65,12 +65,12 @@ fn write(lab: &Read) -> Result<Answer, Failure> {
     Ok(Answer::done(text, json!({ "written": written })))
 }
 
-fn compare(lab: &Read, place: &Place) -> Result<Answer, Failure> {
+fn compare(lab: &Read<'_>, place: &Place) -> Result<Answer, Failure> {
     let mut text = String::new();
     let mut pages_json = Vec::new();
     let mut exit = Exit::Done;
     for (name, page) in pages(&lab.page) {
-        let difference = difference(&lab.root, name, &page)?;
+        let difference = difference(&lab.opened.root, name, &page)?;
         let word = match &difference {
             None => "is what the ledger gives".to_owned(),
             Some(why) => {

@@ -194,7 +194,10 @@ pub(super) fn of_packet(page: &Page, packet: &Packet) -> Next {
             _ => "review",
         },
         PacketState::Armed | PacketState::Released => "run",
-        PacketState::Nonce | PacketState::Consumed | PacketState::Closed => "seal",
+        PacketState::Nonce | PacketState::Consumed | PacketState::Closed => {
+            let seal = format!("packhouse lab seal {}", name(packet));
+            return Next::Words(format!("the run's end; where it was killed: {seal}"));
+        }
         PacketState::Rejected => {
             return Next::Words("the reviewer's approval, or another experiment".to_owned());
         }

@@ -38,9 +38,21 @@ fn each_state_of_a_packet_has_its_words_and_its_next_act() {
         ),
         ("reviewed", "reviewed", "`packhouse lab arm one`"),
         ("armed", "armed", "`packhouse lab run one`"),
-        ("nonce", "nonce taken", "`packhouse lab seal one`"),
-        ("consumed", "consumed", "`packhouse lab seal one`"),
-        ("closed", "bag closed", "`packhouse lab seal one`"),
+        (
+            "nonce",
+            "nonce taken",
+            "the run's end; where it was killed: packhouse lab seal one",
+        ),
+        (
+            "consumed",
+            "consumed",
+            "the run's end; where it was killed: packhouse lab seal one",
+        ),
+        (
+            "closed",
+            "bag closed",
+            "the run's end; where it was killed: packhouse lab seal one",
+        ),
         ("sealed-pass", "sealed, pass", "none"),
         ("sealed-fail", "sealed, fail", "none"),
         (

@@ -66,7 +66,7 @@ fn lanes(text: &dyn Fn(&str) -> String) -> Vec<Lane> {
             hardware: text("x86-64 with AVX2"),
             promise: text("bit-equal to the scalar kernel"),
             teacher: text("none"),
-            record_key: text("q4-0-cpu/kernel"),
+            record_key: text(&format!("{name}/kernel")),
         }),
     };
     let blocked = "waits for the driver that fixes sub-group loads";

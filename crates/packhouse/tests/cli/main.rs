@@ -20,6 +20,8 @@ mod image_refused;
 mod image_world;
 mod images;
 mod inspect;
+mod lab_ledgers;
+mod lab_pages;
 mod model;
 mod model_copies;
 mod moving;
