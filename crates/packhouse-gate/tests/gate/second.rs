@@ -215,7 +215,7 @@ fn blocks_and_their_noise_are_what_the_page_says() {
 fn starts_are_drawn_before_their_rows() {
     let mut random = Xoshiro::seeded(3);
     let mut cases = Cases::default();
-    for (count, rows) in [(1, 1), (2, 4), (3, 3)] {
+    for (count, rows) in [(1, 1), (2, 3), (3, 2)] {
         let mut start = || (0..rows).map(|_| rate(&mut random) - 256.0).collect();
         let starts: Vec<Vec<f64>> = (0..count).map(|_| start()).collect();
         for (kind, statistic) in [(0, Statistic::Mean), (1, Statistic::Median)] {

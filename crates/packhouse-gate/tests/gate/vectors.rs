@@ -1,7 +1,9 @@
 //! Published figures of the reference lab, made again to the last bit that was published.
 
-use packhouse_gate::blocks::{Paired, Spans};
+use packhouse_gate::blocks::{Noise, Paired, Spans};
+use packhouse_gate::bootstrap::{SEED, Statistic, hierarchical_lower_95};
 use packhouse_gate::crossover::ControlNoise;
+use packhouse_gate::random::Xoshiro;
 use packhouse_gate::rate::{Arrivals, Window};
 use packhouse_gate::recorded::{agrees, converted, cycle_ms, response_rates, window_rates};
 use packhouse_gate::sign::{least_attainable, sign_test};
@@ -213,4 +215,66 @@ fn thirty_one_wins_do_not_make_up_for_a_median_below_the_gate() {
     assert!(paired.meets(31, 120_856));
     assert!(!paired.meets(32, 120_856));
     assert!(!paired.meets(31, 120_857));
+}
+
+/// The vectors of section 12 of the page.
+#[test]
+fn the_pages_vectors_are_current() {
+    let draws = |seed| {
+        let mut random = Xoshiro::seeded(seed);
+        let words: [u64; 8] = std::array::from_fn(|_| random.word());
+        let below: [u64; 8] = std::array::from_fn(|_| random.below(31));
+        format!(
+            "{}, {}, {}, {} | {below:?}",
+            words[0], words[1], words[2], words[3]
+        )
+    };
+    let page = include_str!("../../../../docs/format/statistics.md");
+    for (name, seed) in [("0", 0), ("0x7061636b686f7573", SEED)] {
+        let row = format!("| {name} | {} |\n", draws(seed).replace(['[', ']'], ""));
+        assert!(page.contains(&row), "{row}");
+    }
+    let spans = |[a1, b1, b2, a2]: [u64; 4]| Spans {
+        control_ns: [a1, a2],
+        candidate_ns: [b1, b2],
+    };
+    let blocks = [
+        [1040, 900, 910, 1047],
+        [1010, 1000, 1003, 1004],
+        [1001, 980, 985, 1012],
+        [1000, 1031, 999, 1000],
+        [1020, 990, 970, 1007],
+        [1011, 1001, 1004, 1011],
+    ];
+    let paired = Paired::of(7, &blocks.map(spans)).expect("because there are blocks");
+    let figures = [
+        paired.median,
+        paired.hodges_lehmann,
+        paired.bootstrap_lower_95,
+    ];
+    assert_eq!(
+        figures.map(|it| it.to_string()),
+        ["65/28", "39/14", "-13/28"]
+    );
+    assert_eq!(
+        (paired.wins, paired.losses, paired.sign.two_sided),
+        (5, 1, 0.21875)
+    );
+    let controls = [
+        [1000, 1010, 990, 1005],
+        [1003, 1001, 1000, 1004],
+        [990, 1000, 1008, 997],
+        [1004, 1004, 1001, 1001],
+        [995, 999, 1003, 1013],
+    ];
+    let noise = Noise::of(7, &controls.map(spans)).expect("because there are blocks");
+    let figures = [noise.floor, noise.detectable].map(|it| it.to_string());
+    assert_eq!(
+        (figures, noise.detectable_ns()),
+        (["3/7".into(), "11/14".into()], 1)
+    );
+    let starts = [vec![1.5, -0.25, 2.0], vec![0.5, 1.0, 3.25]];
+    let bound = |statistic| hierarchical_lower_95(&starts, statistic);
+    assert_eq!(bound(Statistic::Median), Ok(0.375));
+    assert_eq!(bound(Statistic::Mean), Ok(0.5833333333333334));
 }
