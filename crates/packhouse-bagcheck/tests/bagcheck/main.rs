@@ -1,3 +1,6 @@
 //! Integration tests of the second implementation.
 
 #![forbid(unsafe_code)]
+
+mod sample;
+mod valid;
