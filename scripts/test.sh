@@ -2,9 +2,10 @@
 # Every rule and every test of this repository, engine tests included: the whole of CI's rules.
 #   scripts/test.sh            everything, at most an hour on two cores with nothing cached
 #   scripts/test.sh STAGE...   only these stages, e.g. `scripts/test.sh fmt tidy`
-# Needs cargo, a C/C++ compiler, python3 with venv and npm. Installs cargo-nextest into target/tools
-# when it is missing; scripts/engine.sh puts the engine and the models under target/. Logs lie in
-# target/test-logs. Prints a time table and `N passed, N failed, N skipped` at the end.
+# Needs cargo, a C/C++ compiler, python3 with venv, npm and chromium. Installs cargo-nextest into
+# target/tools when it is missing, and chromium by apt where it may; scripts/engine.sh puts the
+# engine and the models under target/. Logs and pictures of pages lie in target/test-logs. Prints a
+# time table and `N passed, N failed, N skipped` at the end.
 # Exit: 0 all passed, 1 something failed, 2 no such stage.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 3
@@ -20,11 +21,12 @@ bans=(clippy::disallowed_methods clippy::disallowed_types clippy::disallowed_mac
   clippy::unwrap_used)
 
 # The engine comes before the unit tests because its tools bring the cmake that one of them wants.
-all=(tools fmt clippy clippy-tests ban-canary tidy build engine unit-tests doc-tests mutants asan
-  capi fuzz release engine-tests)
+all=(tools fmt clippy clippy-tests ban-canary tidy build lab engine unit-tests doc-tests mutants
+  asan capi fuzz release engine-tests)
 
 stage_tools() {
   isa_of_cpu
+  browser
   cargo nextest --version 2>/dev/null && return
   echo "installing cargo-nextest $nextest_version into target/tools"
   # Built for a short build: the runner's own speed is not what takes time here.
@@ -33,6 +35,17 @@ stage_tools() {
     cargo install cargo-nextest --version "$nextest_version" --locked --quiet \
     --no-default-features --features default-no-update --root target/tools &&
     rm -rf target/tools/build && cargo nextest --version
+}
+
+# The browser that looks at the pages; without one their tests are skipped, which fails under CI.
+browser() {
+  if ! command -v chromium chromium-browser google-chrome >/dev/null && [ "$(id -u)" = 0 ] &&
+    command -v apt-get >/dev/null; then
+    echo 'installing chromium'
+    { apt-get update -qq && DEBIAN_FRONTEND=noninteractive \
+      apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core; } >/dev/null
+  fi
+  command -v chromium chromium-browser google-chrome || echo 'no browser'
 }
 
 isa_of_cpu() {
@@ -82,6 +95,25 @@ stage_tidy() { cargo xtask tidy; }
 
 # The plug-in is found beside the binary, so the CLI's tests want both.
 stage_build() { cargo build --locked --quiet -p packhouse -p packhouse-ggml; }
+
+# The repository is a lab: its ledger only grows, its kept pages are what the ledger gives, and its
+# evidence stands. What this user saw of ledgers elsewhere is nothing to it.
+stage_lab() {
+  if [ ! -e ledger.jsonl ]; then
+    echo 'no ledger.jsonl: the repository is no lab'
+    return 0
+  fi
+  local base state status
+  for base in $(git rev-parse HEAD 'HEAD^@'); do
+    bash scripts/ledger.sh "$base" || return 1
+  done
+  state=$(mktemp -d) || return 1
+  XDG_STATE_HOME=$state target/debug/packhouse lab state --check &&
+    XDG_STATE_HOME=$state target/debug/packhouse lab ledger verify
+  status=$?
+  rm -rf "$state"
+  return "$status"
+}
 
 nextest() {
   cargo nextest run --locked --no-fail-fast --status-level fail --final-status-level fail \
