@@ -4,5 +4,9 @@
 
 mod analyses;
 mod campaigns;
+mod crash;
+mod documents;
 mod maker;
+mod names;
 mod played;
+mod tampers;
