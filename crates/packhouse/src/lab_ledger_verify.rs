@@ -17,7 +17,7 @@ use packhouse_base::shown::Shown;
 use packhouse_lab::DOCUMENT_BYTES_MAX;
 use packhouse_lab::freeze::{lane_path, packet_path, prereg_path};
 use packhouse_ledger::state::{PacketState, Standing};
-use packhouse_ledger::{LEDGER_BYTES_MAX, Ledger, LedgerError};
+use packhouse_ledger::{LEDGER_BYTES_MAX, LEDGER_FILE, Ledger, LedgerError};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -28,7 +28,8 @@ use std::path::Path;
 pub(crate) fn execute(args: &LabLedgerVerifyArgs, place: &Place) -> Result<Answer, Failure> {
     let opened = Opened::of(place)?;
     let mut report = Report::default();
-    let bytes = read(&place.root.join(LEDGER), LEDGER_BYTES_MAX)?;
+    let bytes = opened.root.read_small(LEDGER_FILE, LEDGER_BYTES_MAX);
+    let bytes = bytes.map_err(|error| opened.refused(&error))?;
     for found in packhouse_bagcheck::check_ledger(&bytes).findings {
         report.find(found.code, &found.path, found.words);
     }
@@ -233,7 +234,10 @@ impl Report {
             .map(|(what, n)| format!("{what} {n}"))
             .collect();
         let word = if is_valid { "valid" } else { "NOT VALID" };
-        let _ = writeln!(text, "{word}: {}", counts.join(", "));
+        let _ = match counts.is_empty() {
+            true => writeln!(text, "{word}"),
+            false => writeln!(text, "{word}: {}", counts.join(", ")),
+        };
         if let Some(head) = self.head {
             let _ = writeln!(text, "head {head}");
         }

@@ -1,0 +1,568 @@
+//! The ledger of a lab from outside: lanes, notes, corrections, and what is said when the file was
+//! cut, rewritten, torn, locked, or written by many at once.
+
+use crate::sandbox::Sandbox;
+use packhouse_base::digest::Digest;
+use packhouse_ledger::act::{
+    Armed, Closed, Consumed, Name, Nonce, Registered, Rehearsed, Sealed, Verdict,
+};
+use packhouse_ledger::{Act, Writer};
+use packhouse_sys::clock::RealClock;
+use packhouse_sys::fs::{Dir, Fs as _, LockKind};
+use packhouse_sys::real::RealFs;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+/// A lab with an open lane, `example`, and a home that has seen it.
+struct World {
+    sandbox: Sandbox,
+    lab: PathBuf,
+}
+
+impl World {
+    fn new() -> Self {
+        let sandbox = Sandbox::new();
+        let lab = sandbox.path("lab");
+        let world = Self { sandbox, lab };
+        let folder = world.lab.to_str().expect("because it is plain text");
+        let made = world.sandbox.command(&["lab", "init", folder, "--execute"]);
+        said(&world.run(made), 0);
+        world.done(&["lane", "open", "example", "--reason", "first", "--execute"]);
+        world
+    }
+
+    fn ledger(&self) -> PathBuf {
+        self.lab.join("ledger.jsonl")
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        std::fs::read(self.ledger()).expect("because a lab has one")
+    }
+
+    fn put(&self, bytes: &[u8]) {
+        std::fs::write(self.ledger(), bytes).expect("because it is ours");
+    }
+
+    /// Appends an act that no command would.
+    fn append(&self, act: impl Into<Act>) {
+        let mut writer =
+            Writer::open(&self.folder(), None, &RealClock).expect("because it is free");
+        writer
+            .append(act, 1, "boot")
+            .expect("because it contradicts nothing");
+    }
+
+    fn folder(&self) -> Dir {
+        let mut dir = RealFs.root().expect("because there is a root");
+        for part in self.lab.iter().skip(1) {
+            dir = dir.open_dir(part).expect("because the lab is there");
+        }
+        dir
+    }
+
+    fn lab_command(&self, words: &[&str]) -> Command {
+        let words: Vec<&str> = ["lab"].iter().chain(words).copied().collect();
+        let mut command = self.sandbox.command(&words);
+        command.current_dir(&self.lab);
+        command
+    }
+
+    fn run(&self, mut command: Command) -> Output {
+        command.output().expect("because the command was built")
+    }
+
+    /// Runs a command that must end with this code; what it said on both streams.
+    fn ends(&self, words: &[&str], exit: i32) -> String {
+        said(&self.run(self.lab_command(words)), exit)
+    }
+
+    fn done(&self, words: &[&str]) -> String {
+        self.ends(words, 0)
+    }
+
+    fn json(&self, words: &[&str], exit: i32) -> Value {
+        let words: Vec<&str> = words.iter().chain(&["--json"]).copied().collect();
+        serde_json::from_str(&self.ends(&words, exit)).expect("because it is one document")
+    }
+}
+
+fn said(output: &Output, exit: i32) -> String {
+    let text = [&output.stdout, &output.stderr].map(|stream| String::from_utf8_lossy(stream));
+    assert_eq!(output.status.code(), Some(exit), "{}", text.concat());
+    text.concat()
+}
+
+#[test]
+fn without_execute_nothing_is_written_and_what_stays_is_named() {
+    let world = World::new();
+    let before = world.bytes();
+    for words in [
+        &[
+            "lane",
+            "pause",
+            "example",
+            "--reason",
+            "x",
+            "--until",
+            "2026-12-24",
+        ][..],
+        &[
+            "lane",
+            "block",
+            "example",
+            "--reason",
+            "x",
+            "--until",
+            "2026-12-24",
+        ],
+        &["lane", "close", "example", "--reason", "x"],
+        &["ledger", "note", "a word", "--lane", "example"],
+        &["ledger", "correct", "1", "a word"],
+    ] {
+        let text = world.done(words);
+        assert!(text.starts_with("would: "), "{text}");
+        assert!(text.contains("\nirreversible: "), "{text}");
+        let (_, command) = text
+            .split_once("do it: packhouse lab ")
+            .expect("because it says how");
+        assert!(command.trim_end().ends_with("--execute"), "{text}");
+        assert_eq!(world.bytes(), before);
+        // The command that it names does it.
+        let mut shell = world.sandbox.shell(&format!("\"$0\" lab {command}"), &[]);
+        shell.current_dir(&world.lab);
+        let text = said(&world.run(shell), 0);
+        assert!(text.starts_with("done: "), "{text}");
+        assert!(world.bytes().starts_with(&before) && world.bytes() != before);
+        world.put(&before);
+        std::fs::remove_dir_all(world.sandbox.path("home/.local/state/packhouse/lab/heads"))
+            .expect("because the head was noted there");
+    }
+}
+
+#[test]
+fn lanes_wait_go_on_and_end_and_each_refusal_says_why() {
+    let world = World::new();
+    let refused = |words: &[&str], exit: i32, expected: &str| {
+        let before = world.bytes();
+        let text = world.ends(words, exit);
+        assert!(
+            text.starts_with("error: ") && text.contains(expected),
+            "{text}"
+        );
+        assert_eq!(world.bytes(), before);
+    };
+    let act = |action: &'static str, lane: &'static str, more: &[&'static str]| {
+        let words = ["lane", action, lane, "--reason", "it's over", "--execute"];
+        [&words, more].concat()
+    };
+    let until = ["--until", "2026-12-24"];
+    refused(
+        &act("open", "example", &[]),
+        3,
+        "lane example was opened by entry 1",
+    );
+    refused(&act("open", "none", &[]), 3, "lanes/none.toml: not there");
+    refused(
+        &act("open", "../lab", &[]),
+        2,
+        "not an id of a lane: ../lab",
+    );
+    refused(
+        &act("resume", "example", &[]),
+        3,
+        "lane example is open: there is nothing to resume",
+    );
+    refused(
+        &act("pause", "none", &until),
+        3,
+        "lane none was never opened",
+    );
+    refused(
+        &act("pause", "example", &["--until", "2026-02-30"]),
+        2,
+        "not a day as YYYY-MM-DD",
+    );
+    refused(&["lane", "pause", "example", "--reason", "x"], 2, "--until");
+    refused(
+        &["lane", "close", "example", "--reason", " "],
+        2,
+        "says nothing: --reason",
+    );
+    world.done(&act("pause", "example", &until));
+    let list = world.json(&["lane", "ls"], 0);
+    let lane = &list["lanes"][0];
+    assert_eq!(
+        (&lane["state"], &lane["until"]),
+        (&"paused".into(), &"2026-12-24".into())
+    );
+    assert_eq!(lane["reason"], "it's over");
+    world.done(&act("resume", "example", &[]));
+    world.done(&act("close", "example", &[]));
+    refused(
+        &act("resume", "example", &[]),
+        3,
+        "lane example was closed by entry 4, for good",
+    );
+    let text = world.done(&["lane", "ls"]);
+    assert!(text.contains("example  closed  -"), "{text}");
+    world.done(&[
+        "ledger",
+        "note",
+        "it was a good lane",
+        "--lane",
+        "example",
+        "--execute",
+    ]);
+}
+
+#[test]
+fn a_ledger_that_was_cut_rewritten_or_forked_is_refused_and_left_as_it_is() {
+    let world = World::new();
+    let short = world.bytes();
+    world.done(&["ledger", "note", "one", "--execute"]);
+    let whole = world.bytes();
+    // The last entry edited: its own chain is whole, and only the memory knows better.
+    let edited = String::from_utf8(whole.clone()).expect("because JSON is text");
+    let edited = edited.replace("\"text\":\"one\"", "\"text\":\"two\"");
+    let mut without_newline = whole.clone();
+    without_newline.pop();
+    for (name, bytes) in [
+        ("cut", short.as_slice()),
+        ("rewritten", edited.as_bytes()),
+        ("its last newline gone", &without_newline),
+    ] {
+        world.put(bytes);
+        for words in [
+            &["ledger", "ls"][..],
+            &["lane", "ls"],
+            &["ledger", "note", "x", "--execute"],
+        ] {
+            let text = world.ends(words, 3);
+            let expected = "cause: truncated, rewritten or forked: you have seen entry 2";
+            assert!(text.contains(expected), "{name}: {text}");
+            assert!(
+                text.ends_with("hint: packhouse lab ledger verify\n"),
+                "{text}"
+            );
+        }
+        let report = world.json(&["ledger", "verify"], 1);
+        assert_eq!(report["findings"][0]["code"], "ledger.head", "{name}");
+        assert_eq!(world.bytes(), bytes, "{name}");
+    }
+    // An older entry edited: the chain itself tells.
+    let text = String::from_utf8(whole.clone()).expect("because JSON is text");
+    world.put(text.replace("first", "fjrst").as_bytes());
+    let report = world.json(&["ledger", "verify"], 1);
+    assert_eq!(report["findings"][0]["code"], "ledger.previous");
+    assert_eq!(report["findings"][0]["path"], "ledger.jsonl:3");
+    world.put(&whole);
+    let report = world.json(&["ledger", "verify"], 0);
+    assert_eq!(
+        (&report["valid"], &report["checked"]["entries"]),
+        (&true.into(), &3.into())
+    );
+}
+
+#[test]
+fn an_earlier_copy_must_be_a_prefix_and_it_is_said_how_it_is_not() {
+    let world = World::new();
+    let earlier = world.sandbox.path("earlier.jsonl");
+    std::fs::write(&earlier, world.bytes()).expect("because the folder is ours");
+    world.done(&["ledger", "note", "one", "--execute"]);
+    let one = world.bytes();
+    let file = earlier.to_str().expect("because it is plain text");
+    let verify = ["ledger", "verify", "--previous", file];
+    world.done(&verify);
+    // Somebody else's home has not seen it, so only the copy can tell.
+    let forget = || {
+        std::fs::remove_dir_all(world.sandbox.path("home/.local/state/packhouse/lab/heads"))
+            .expect("because the head was noted there");
+    };
+    std::fs::write(&earlier, &one).expect("because the folder is ours");
+    let text = String::from_utf8(one).expect("because JSON is text");
+    let lines: Vec<&str> = text.split_inclusive('\n').collect();
+    forget();
+    world.put(lines[..2].concat().as_bytes());
+    let report = world.json(&verify, 1);
+    let words = &report["findings"][0]["words"];
+    assert_eq!(
+        words,
+        "truncated: 2 entries, where the earlier ledger has 3"
+    );
+    forget();
+    world.done(&["ledger", "note", "another", "--execute"]);
+    let report = world.json(&verify, 1);
+    let words = report["findings"][0]["words"]
+        .as_str()
+        .expect("because they are words");
+    assert!(words.starts_with("forked at entry 2: "), "{words}");
+    let text = world.ends(&["ledger", "verify", "--previous", "/nowhere/at/all"], 3);
+    assert!(
+        text.starts_with("error: cannot read: /nowhere/at/all\n"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_torn_append_is_told_by_readers_and_cut_by_the_next_writer() {
+    let world = World::new();
+    let whole = world.bytes();
+    world.put(&[whole.as_slice(), b"{\"at_ns\":17"].concat());
+    let text = world.done(&["ledger", "ls"]);
+    let words = "cut off 11 bytes of an append that was never reported";
+    assert!(text.contains(words), "{text}");
+    assert_eq!(world.json(&["ledger", "ls"], 0)["torn_bytes"], 11);
+    let text = world.done(&["ledger", "verify"]);
+    assert!(
+        text.contains("note: the next command that appends will cut off 11 bytes"),
+        "{text}"
+    );
+    let text = world.done(&["ledger", "note", "one", "--execute"]);
+    assert!(text.contains(&format!("done: {words}")), "{text}");
+    let after = world.bytes();
+    assert!(after.starts_with(&whole) && after.ends_with(b"}\n"));
+    assert_eq!(world.json(&["ledger", "ls"], 0)["torn_bytes"], 0);
+}
+
+#[test]
+fn who_holds_the_lock_is_the_one_writer() {
+    let world = World::new();
+    let lock = world.folder().open_file_writable("ledger.lock");
+    let lock = lock.expect("because a writer made it");
+    assert_eq!(lock.try_lock(LockKind::Exclusive, 0, 1), Ok(true));
+    let before = world.bytes();
+    let text = world.ends(&["ledger", "note", "one", "--execute"], 3);
+    assert!(
+        text.contains("another process writes this ledger"),
+        "{text}"
+    );
+    assert_eq!(world.bytes(), before);
+    world.done(&["ledger", "ls"]);
+    drop(lock);
+    world.done(&["ledger", "note", "one", "--execute"]);
+}
+
+/// Sixteen writers at once, half of them killed at some instant: every note that was reported is
+/// there once, no other is there twice, and the ledger holds.
+#[test]
+fn many_writers_at_once_and_kills_lose_nothing_that_was_reported() {
+    let world = World::new();
+    let writers: Vec<_> = (0..16)
+        .map(|n| {
+            let text = format!("note {n}");
+            let mut command = world.lab_command(&["ledger", "note", &text, "--execute"]);
+            command.stdout(Stdio::null()).stderr(Stdio::null());
+            (
+                text,
+                command.spawn().expect("because the command was built"),
+            )
+        })
+        .collect();
+    let mut reported = Vec::new();
+    for (n, (text, mut writer)) in writers.into_iter().enumerate() {
+        if n % 2 == 0 {
+            // At whatever instant it is: some are done, some wait for the lock.
+            let _ = writer.kill();
+        }
+        let status = writer.wait().expect("because it is our child");
+        if status.success() {
+            reported.push(text);
+        }
+    }
+    let list = world.json(&["ledger", "ls"], 0);
+    let notes: Vec<&str> = list["entries"]
+        .as_array()
+        .expect("because it is a list")
+        .iter()
+        .filter_map(|entry| entry["body"]["text"].as_str())
+        .collect();
+    for text in &reported {
+        assert!(
+            notes.contains(&text.as_str()),
+            "{text} was reported, and is not there"
+        );
+    }
+    let mut distinct = notes.clone();
+    distinct.sort_unstable();
+    distinct.dedup();
+    assert_eq!(
+        distinct.len(),
+        notes.len(),
+        "a note is there twice: {notes:?}"
+    );
+    assert!(reported.len() >= 4, "too few came through to show anything");
+    world.done(&["ledger", "verify"]);
+}
+
+#[test]
+fn notes_and_corrections_point_back_and_hostile_words_steer_no_terminal() {
+    let world = World::new();
+    let text = world.ends(&["ledger", "correct", "9", "x"], 3);
+    assert!(
+        text.contains("entry 9 is not there, so there is nothing to correct"),
+        "{text}"
+    );
+    world.done(&["ledger", "note", "a\u{1b}[2Jb\u{202e}\nc | d", "--execute"]);
+    world.done(&["ledger", "correct", "2", "it says nothing", "--execute"]);
+    let text = world.ends(&["ledger", "correct", "3", "x", "--execute"], 3);
+    assert!(text.contains("entry 3 is itself a correction"), "{text}");
+    let text = world.done(&["ledger", "ls"]);
+    assert!(
+        text.contains("a\\u{1b}[2Jb\\u{202e}\\u{a}c | d (corrected by entry 3)"),
+        "{text}"
+    );
+    assert_eq!(text.lines().count(), 6, "no line of ours is forged: {text}");
+    let text = world.ends(&["ledger", "note", "x", "--lane", "nope"], 3);
+    assert!(text.contains("lane nope was never opened"), "{text}");
+    assert!(text.contains("reason code ledger.lane-unknown"), "{text}");
+}
+
+#[test]
+fn documents_that_changed_since_they_were_frozen_are_found() {
+    let world = World::new();
+    let lane = world.lab.join("lanes/example.toml");
+    let bytes = std::fs::read(&lane).expect("because init wrote it");
+    std::fs::write(&lane, [bytes.as_slice(), b"\n"].concat()).expect("because it is ours");
+    let report = world.json(&["ledger", "verify"], 1);
+    let found = &report["findings"][0];
+    assert_eq!(
+        (&found["code"], &found["path"]),
+        (&"ledger.document".into(), &"lanes/example.toml".into())
+    );
+    std::fs::remove_file(&lane).expect("because it is ours");
+    let report = world.json(&["ledger", "verify"], 1);
+    assert_eq!(report["findings"][0]["words"], "not there");
+    std::fs::write(&lane, bytes).expect("because it is ours");
+    world.done(&["ledger", "verify"]);
+}
+
+#[test]
+fn a_record_needs_a_packet_a_sealed_pass_and_its_evidence() {
+    let world = World::new();
+    let words = [
+        "record", "example", "one", "--claim", "faster", "--width", "1",
+    ];
+    let text = world.ends(&words, 2);
+    assert!(text.starts_with("error: no such packet: one\n"), "{text}");
+    let digest = |n| Digest::from_bytes([n; 32]);
+    let packet = digest(1);
+    world.append(Registered {
+        packet,
+        experiment: Name::parse("one").expect("because it is a name"),
+        lane: Name::parse("example").expect("because it is a name"),
+        prereg: digest(2),
+        treatment: "a faster kernel".to_owned(),
+    });
+    let text = world.ends(&words, 3);
+    assert!(
+        text.starts_with("error: no record without a sealed pass: one\n"),
+        "{text}"
+    );
+    assert!(text.contains("cause: the packet is registered\n"), "{text}");
+    world.append(Rehearsed {
+        packet,
+        green: true,
+        stage: None,
+        reason: String::new(),
+        bag: Some(digest(3)),
+        analysis: Some(digest(4)),
+        analyzer: digest(5),
+        tampers: 1,
+        rejected: 1,
+        elapsed_ns: 1,
+        detectable_ns: None,
+    });
+    world.append(Armed {
+        packet,
+        rehearsal: 3,
+        reviews: Vec::new(),
+    });
+    let nonce = digest(6);
+    world.append(Nonce { packet, nonce });
+    let note = &world.json(&["ledger", "verify"], 1)["notes"][0];
+    assert_eq!(
+        note,
+        "one is nonce: a run is under way, or was killed (`lab seal`)"
+    );
+    let marker = digest(7);
+    world.append(Consumed {
+        packet,
+        nonce,
+        marker,
+    });
+    let bag = digest(8);
+    world.append(Closed { packet, bag });
+    world.append(Sealed {
+        packet,
+        verdict: Verdict::Pass,
+        bag,
+        analysis: digest(9),
+        seal: digest(10),
+        number: 1,
+        stage: None,
+        reason: String::new(),
+    });
+    let text = world.ends(&words, 3);
+    assert!(text.starts_with("error: cannot read evidence: "), "{text}");
+    // A sealed packet without its evidence is no valid lab.
+    let report = world.json(&["ledger", "verify"], 1);
+    let found = report["findings"].as_array().expect("because it is a list");
+    let missing = found.iter().find(|one| one["code"] == "ledger.evidence");
+    let missing = missing.expect("because the evidence is not there");
+    assert_eq!(missing["path"], format!("evidence/{packet}"));
+}
+
+/// What CI asks of the ledger in Git.
+#[test]
+fn git_s_ledger_of_a_commit_must_be_a_prefix() {
+    let world = World::new();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/ledger.sh");
+    std::fs::create_dir(world.lab.join("scripts")).expect("because the lab is ours");
+    let copy = world.lab.join("scripts/ledger.sh");
+    std::fs::copy(script, copy).expect("because the repository has it");
+    let shell = |line: &str, exit: i32| {
+        let mut command = world.sandbox.shell(line, &[]);
+        command.current_dir(&world.lab);
+        said(&world.run(command), exit)
+    };
+    let git = "git -c user.name=n -c user.email=e@example.org -c commit.gpgsign=false";
+    shell(
+        &format!("{git} init -q . && {git} commit -q --allow-empty -m empty"),
+        0,
+    );
+    let text = shell("scripts/ledger.sh HEAD", 0);
+    assert!(text.contains("nothing to continue"), "{text}");
+    shell(
+        &format!("git add ledger.jsonl && {git} commit -q -m one"),
+        0,
+    );
+    shell("scripts/ledger.sh HEAD", 0);
+    let short = world.bytes();
+    world.done(&["ledger", "note", "one", "--execute"]);
+    let text = shell("scripts/ledger.sh HEAD", 0);
+    assert!(
+        text.contains(&format!("{} bytes of {}", short.len(), world.bytes().len())),
+        "{text}"
+    );
+    let whole = world.bytes();
+    world.put(&whole[..short.len() - 1]);
+    let text = shell("scripts/ledger.sh HEAD", 1);
+    assert!(text.starts_with("error: truncated since commit "), "{text}");
+    let mut edited = whole.clone();
+    let at = short.len() - 5;
+    edited[at] ^= 1;
+    world.put(&edited);
+    let text = shell("scripts/ledger.sh HEAD", 1);
+    assert!(
+        text.contains("rewritten or forked") && text.contains("from entry 1 on"),
+        "{text}"
+    );
+    std::fs::remove_file(world.ledger()).expect("because it is ours");
+    let text = shell("scripts/ledger.sh HEAD", 1);
+    assert!(text.contains("is gone"), "{text}");
+    let text = shell("scripts/ledger.sh nothing", 3);
+    assert!(text.contains("no such commit: nothing"), "{text}");
+    let text = shell("scripts/ledger.sh", 2);
+    assert!(text.contains("usage: "), "{text}");
+}

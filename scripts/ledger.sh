@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# The ledger of a lab in Git only grows: that of an earlier commit must be a byte prefix of the one
+# in the work tree.
+#   scripts/ledger.sh BASE [FILE]   BASE: a commit; FILE: [default: ledger.jsonl] of the repository
+# A commit that has no such file demands nothing; one whose file is gone now is a refusal.
+# Exit: 0 it continues, or there was none; 1 truncated, rewritten or forked; 2 usage; 3 no such
+# commit, or git failed.
+set -uo pipefail
+cd "$(dirname "$0")/.." || exit 3
+
+if [ $# -lt 1 ] || [ $# -gt 2 ]; then
+  echo 'usage: scripts/ledger.sh BASE [FILE]' >&2
+  exit 2
+fi
+base=$1
+file=${2:-ledger.jsonl}
+commit=$(git rev-parse --verify --quiet "$base^{commit}") || {
+  printf 'error: no such commit: %s\n' "$base" >&2
+  exit 3
+}
+# `ls-tree` says whether the file was there without failing: a failure is never "not there".
+entry=$(git ls-tree "$commit" -- "$file") || exit 3
+if [ -z "$entry" ]; then
+  printf '%s: not in commit %s: nothing to continue\n' "$file" "${commit:0:12}"
+  exit 0
+fi
+case $entry in
+  "100644 blob "* | "100755 blob "*) ;;
+  *)
+    printf 'error: no file in commit %s: %s\n' "${commit:0:12}" "$file" >&2
+    exit 1
+    ;;
+esac
+earlier=$(mktemp) || exit 3
+trap 'rm -f "$earlier"' EXIT
+git show "$commit:$file" >"$earlier" || exit 3
+if [ ! -f "$file" ] || [ -L "$file" ]; then
+  printf 'error: the ledger of commit %s is gone: %s\n' "${commit:0:12}" "$file" >&2
+  exit 1
+fi
+# What follows the last newline was never reported, and a writer may have cut it off since.
+bytes=$(python3 -c 'import sys; print(open(sys.argv[1], "rb").read().rfind(b"\n") + 1)' "$earlier") ||
+  exit 3
+now=$(stat -c %s "$file") || exit 3
+if [ "$now" -lt "$bytes" ]; then
+  printf 'error: truncated since commit %s: %s has %s bytes, and had %s\n' \
+    "${commit:0:12}" "$file" "$now" "$bytes" >&2
+  exit 1
+fi
+if ! cmp -s -n "$bytes" "$earlier" "$file"; then
+  line=$(cmp -n "$bytes" "$earlier" "$file" | sed -n 's/.* line \([0-9]*\)$/\1/p')
+  printf 'error: rewritten or forked since commit %s: %s differs from entry %s on\n' \
+    "${commit:0:12}" "$file" "$((${line:-1} - 1))" >&2
+  exit 1
+fi
+printf '%s continues that of commit %s: %s bytes of %s\n' \
+  "$file" "${commit:0:12}" "$bytes" "$now"
