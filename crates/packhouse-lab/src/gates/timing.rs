@@ -127,7 +127,7 @@ fn timing(plan: &LegPlan, paired: &Paired) -> Timing {
         wins: paired.wins,
         savings: paired.savings.iter().copied().map(ratio).collect(),
         median: ratio(paired.median),
-        sign_test_p: paired.sign.one_sided.to_string(),
+        sign_test_p: paired.sign.two_sided.to_string(),
         hodges_lehmann: ratio(paired.hodges_lehmann),
         bootstrap_lower_95: ratio(paired.bootstrap_lower_95),
     }
