@@ -5,8 +5,12 @@
 mod analyses;
 mod campaigns;
 mod crash;
+mod desk;
 mod documents;
+mod freezing;
 mod maker;
+mod markers;
 mod names;
 mod played;
+mod probe;
 mod tampers;

@@ -26,6 +26,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 
 /// A lab on a simulated disk.
@@ -39,7 +40,7 @@ pub(crate) struct Played {
 /// A host that says what it is told.
 pub(crate) struct PlayedHost {
     pub(crate) boot: String,
-    random: std::sync::Mutex<u64>,
+    random: Arc<AtomicU64>,
 }
 
 /// Programs in memory. Every case that is asked is noted, over all crashes.
@@ -49,6 +50,8 @@ pub(crate) struct Programs {
     pub(crate) asked: Rc<RefCell<Vec<(Digest, u64)>>>,
     /// What the candidate does.
     pub(crate) manner: Rc<Cell<Manner>>,
+    /// Random numbers that were given out: none is given twice.
+    pub(crate) random: Arc<AtomicU64>,
 }
 
 /// What a played candidate does.
@@ -92,7 +95,7 @@ impl Played {
             sim,
             host: PlayedHost {
                 boot: "boot-1".to_owned(),
-                random: std::sync::Mutex::new(0),
+                random: programs.random.clone(),
             },
             programs,
         }
@@ -240,10 +243,8 @@ impl Host for PlayedHost {
     }
 
     fn random32(&self) -> Result<[u8; 32], HostError> {
-        let mut random = self.random.lock().expect("because nobody panics with it");
-        *random += 1;
-        let seed = format!("random {} {:?}", random, std::thread::current().id());
-        Ok(*Digest::of(seed.as_bytes()).as_bytes())
+        let count = self.random.fetch_add(1, Ordering::Relaxed);
+        Ok(*Digest::of(format!("random {count}").as_bytes()).as_bytes())
     }
 
     fn resolve(&self, _: &Path, program: &str) -> Result<PathBuf, HostError> {
@@ -275,6 +276,18 @@ impl Host for PlayedHost {
             name: name.to_owned(),
             sha256: Digest::of(format!("/played/{name}").as_bytes()),
         }])
+    }
+}
+
+impl Programs {
+    /// The same programs before anything more is asked: each history is given the same numbers.
+    pub(crate) fn again(&self) -> Self {
+        let random = self.random.load(Ordering::Relaxed);
+        Self {
+            asked: Rc::default(),
+            manner: self.manner.clone(),
+            random: Arc::new(AtomicU64::new(random)),
+        }
     }
 }
 
