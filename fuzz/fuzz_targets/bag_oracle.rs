@@ -132,7 +132,7 @@ fn statement(bytes: &[u8]) -> Option<Statement> {
         number: value
             .pointer("/predicate/number")?
             .as_u64()
-            .filter(|number| *number > 0)?,
+            .filter(|number| (1..1 << 63).contains(number))?,
         verdict: verdicts
             .into_iter()
             .find(|verdict| verdict.to_string() == word)?,

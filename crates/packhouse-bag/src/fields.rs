@@ -45,10 +45,10 @@ impl RecordFault {
     /// The reason code, as in `docs/format/evidence.md`.
     pub fn code(&self) -> &'static str {
         match self {
-            Self::NotCanonical(_) | Self::TooLong { .. } => "record.not-canonical",
+            Self::NotCanonical(_) => "record.not-canonical",
             Self::UnknownField { .. } => "record.unknown-field",
             Self::MissingField { .. } => "record.missing-field",
-            Self::Type { .. } => "record.type",
+            Self::TooLong { .. } | Self::Type { .. } => "record.type",
         }
     }
 }
@@ -124,10 +124,13 @@ impl<'v> Fields<'v> {
             .ok_or_else(|| self.wrong(name, "a list"))
     }
 
-    /// A number from 1.
+    /// A number from 1 to 2^63 - 1.
     pub(crate) fn count(&self, name: &str) -> Result<u64, RecordFault> {
-        let count = self.value(name).as_u64().filter(|count| *count > 0);
-        count.ok_or_else(|| self.wrong(name, "a number from 1"))
+        let count = self
+            .value(name)
+            .as_u64()
+            .filter(|count| (1..=COUNT_MAX).contains(count));
+        count.ok_or_else(|| self.wrong(name, "a number from 1 to 2^63 - 1"))
     }
 
     pub(crate) fn digest(&self, name: &str) -> Result<Digest, RecordFault> {
@@ -142,3 +145,5 @@ impl<'v> Fields<'v> {
         }
     }
 }
+
+const COUNT_MAX: u64 = i64::MAX as u64;

@@ -22,6 +22,9 @@ pub(crate) fn render<'a>(digests: impl Iterator<Item = (&'a str, Digest)>) -> Ve
 /// as a fault and the rest of the list is used.
 pub(crate) fn parse(bytes: &[u8]) -> Result<List, FormFault> {
     let text = std::str::from_utf8(bytes).map_err(|_| FormFault::NotText)?;
+    if text.is_empty() {
+        return Err(FormFault::Unended);
+    }
     let mut list = List::default();
     let mut last: Option<&str> = None;
     for (index, line) in text.split_inclusive('\n').enumerate() {

@@ -7,6 +7,7 @@ mod forms;
 mod histories;
 mod samples;
 mod seals;
+mod second;
 mod signatures;
 mod tampered;
 mod writing;

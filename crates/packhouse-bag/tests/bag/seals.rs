@@ -46,7 +46,7 @@ fn the_bytes_of_a_seal_are_those_of_the_format() {
 #[test]
 fn each_verdict_and_number_round_trips() {
     for verdict in [Verdict::Pass, Verdict::Fail, Verdict::Abort] {
-        for number in [1, 2, 10, u64::MAX] {
+        for number in [1, 2, 10, u64::MAX >> 1] {
             let mut seal = statement();
             (seal.number, seal.verdict) = (number, verdict);
             assert_eq!(Statement::parse(&seal.render()), Ok(seal));
@@ -79,7 +79,7 @@ fn places(value: &Value, from: &str) -> Vec<String> {
     all
 }
 
-fn value() -> Value {
+pub(crate) fn value() -> Value {
     serde_json::from_slice(&statement().render()).expect("because it is JSON")
 }
 
@@ -149,11 +149,11 @@ fn each_field_of_another_kind_is_named() {
     }
 }
 
-#[test]
+/// Changes of a seal: the place, what stands there then, and the code.
 #[rustfmt::skip]
-fn what_says_something_else_is_refused_by_its_own_code() {
+pub(crate) fn other_statements() -> Vec<(&'static str, Value, &'static str)> {
     let zero = json!("0".repeat(64));
-    let cases = [
+    vec![
         ("/_type", json!("https://in-toto.io/Statement/v0.1"), "seal.type"),
         ("/_type", json!(""), "seal.type"),
         ("/predicateType", json!("urn:packhouse:seal:v2"), "seal.type"),
@@ -162,6 +162,7 @@ fn what_says_something_else_is_refused_by_its_own_code() {
         ("/predicate/verdict", json!(""), "seal.verdict"),
         ("/predicate/number", json!(0), "record.type"),
         ("/predicate/number", json!("1"), "record.type"),
+        ("/predicate/number", json!(u64::MAX), "record.type"),
         ("/predicate/number", json!(2), "seal.subject"),
         ("/predicate/packet", zero.clone(), "seal.subject"),
         ("/subject/0/digest/sha256", zero.clone(), "seal.subject"),
@@ -173,16 +174,26 @@ fn what_says_something_else_is_refused_by_its_own_code() {
         ("/predicate/ledger_head", json!("A".repeat(64)), "record.type"),
         ("/subject/1/digest/sha256", json!("g".repeat(64)), "record.type"),
         ("/subject/2/digest/sha256", json!(""), "record.type"),
-    ];
-    for (place, other, code) in cases {
+    ]
+}
+
+#[test]
+fn what_says_something_else_is_refused_by_its_own_code() {
+    let zero = json!("0".repeat(64));
+    for (place, other, code) in other_statements() {
         let mut changed = value();
         *changed.pointer_mut(place).expect("because it is a place") = other.clone();
         let error = refused(&changed, place);
         assert_eq!(error.code(), code, "{place} {other}: {error}");
     }
     // Digests that the seal alone can't know are another statement, not a fault of form.
-    for place in ["/subject/1/digest/sha256", "/subject/2/digest/sha256", "/predicate/analyzer",
-        "/predicate/lab", "/predicate/ledger_head"] {
+    for place in [
+        "/subject/1/digest/sha256",
+        "/subject/2/digest/sha256",
+        "/predicate/analyzer",
+        "/predicate/lab",
+        "/predicate/ledger_head",
+    ] {
         let mut changed = value();
         *changed.pointer_mut(place).expect("because it is a place") = zero.clone();
         let read = Statement::parse(&canonical::render(&changed)).expect("because it is a digest");
@@ -271,7 +282,7 @@ fn another_spelling_and_too_many_bytes_are_refused() {
         error.to_string(),
         "seal: 65537 bytes, at most 65536 are read"
     );
-    assert_eq!(error.code(), "record.not-canonical");
+    assert_eq!(error.code(), "record.type");
     let error = Statement::parse(b"[]\n").expect_err("because it is a list");
     assert_eq!(error.to_string(), "seal: field (all): not an object");
 }

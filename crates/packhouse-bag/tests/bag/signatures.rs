@@ -15,7 +15,7 @@ use std::sync::OnceLock;
 const PRIVATE: &str = "-----BEGIN PRIVATE KEY-----\n\
 MC4CAQAwBQYDK2VwBCIEIJ1hsZ3v/VpguoRK9JLsLMREScVpezJpGXA7rAMcrn9g\n\
 -----END PRIVATE KEY-----\n";
-const PUBLIC: &str = "-----BEGIN PUBLIC KEY-----\n\
+pub(crate) const PUBLIC: &str = "-----BEGIN PUBLIC KEY-----\n\
 MCowBQYDK2VwAyEA11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=\n\
 -----END PUBLIC KEY-----\n";
 /// Its 32 public bytes.
@@ -186,12 +186,16 @@ fn a_public_key_of_small_order_is_refused() {
 }
 
 /// The envelope with one change.
-fn changed(change: impl FnOnce(&mut Value)) -> Result<Envelope, EnvelopeError> {
+pub(crate) fn envelope(change: impl FnOnce(&mut Value)) -> Vec<u8> {
     static SIGNED: OnceLock<Vec<u8>> = OnceLock::new();
     let signed = SIGNED.get_or_init(|| sign(&seal(), &private()));
     let mut value = serde_json::from_slice(signed).expect("because it is JSON");
     change(&mut value);
-    Envelope::parse(&canonical::render(&value))
+    canonical::render(&value)
+}
+
+fn changed(change: impl FnOnce(&mut Value)) -> Result<Envelope, EnvelopeError> {
+    Envelope::parse(&envelope(change))
 }
 
 #[test]
@@ -210,10 +214,10 @@ fn an_envelope_of_another_form_is_refused_by_what_is_wrong() {
     assert_eq!(words, "signature: 131073 bytes, at most 131072 are read");
 }
 
-type Change = fn(&mut Value);
+pub(crate) type Change = fn(&mut Value);
 
 /// Changes of an envelope, and what is said of each.
-fn other_forms() -> [(&'static str, Change); 14] {
+pub(crate) fn other_forms() -> [(&'static str, Change); 14] {
     [
         ("signature: missing field payload", |value| {
             value
