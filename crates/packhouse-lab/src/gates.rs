@@ -44,7 +44,16 @@ pub(crate) fn lab_of(reading: &Reading) -> Option<Digest> {
 
 /// Judges a bag by every gate.
 pub fn judge(bag: &Contents, analyzer: Digest, recipes: &Recipes) -> Judgement {
-    let reading = Reading::of(bag);
+    judge_read(bag, &Reading::of(bag), analyzer, recipes)
+}
+
+/// Judges a bag that was read.
+pub(crate) fn judge_read(
+    bag: &Contents,
+    reading: &Reading,
+    analyzer: Digest,
+    recipes: &Recipes,
+) -> Judgement {
     let plans = match &reading.prereg {
         Some(prereg) => schedule(prereg, recipes),
         None => Vec::new(),
@@ -53,9 +62,9 @@ pub fn judge(bag: &Contents, analyzer: Digest, recipes: &Recipes) -> Judgement {
         failures: reading.failures.clone(),
         ..Found::default()
     };
-    let legs = legs(&reading, &plans, &mut found.failures);
-    found.records(bag, &reading, &plans, &legs, recipes);
-    let measures = found.measures(&reading, &plans, &legs, recipes);
+    let legs = legs(reading, &plans, &mut found.failures);
+    found.records(bag, reading, &plans, &legs, recipes);
+    let measures = found.measures(reading, &plans, &legs, recipes);
     let is_rehearsal = reading.kind() == Kind::Rehearsal;
     let is_aborted = reading.status() == Status::Aborted;
     let gates = measures

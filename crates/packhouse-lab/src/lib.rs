@@ -29,6 +29,7 @@ pub mod rehearsal;
 pub mod review;
 pub mod schedule;
 pub mod sessions;
+pub mod tamper;
 pub mod verify;
 pub mod world;
 

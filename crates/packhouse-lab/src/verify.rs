@@ -9,6 +9,7 @@
 mod analyses;
 mod cited;
 
+use crate::evidence::Reading;
 use crate::recipes::Recipes;
 use packhouse_bag::{BAG_DIR, Contents, check};
 use std::collections::BTreeSet;
@@ -24,6 +25,12 @@ pub struct Evidence {
     pub links: BTreeSet<String>,
     /// The ledger, where there is one.
     pub ledger: Option<Arc<[u8]>>,
+}
+
+/// A bag that was read once.
+pub(crate) struct Read {
+    pub(crate) bag: Contents,
+    pub(crate) reading: Reading,
 }
 
 /// One thing that does not hold.
@@ -72,8 +79,12 @@ pub fn findings(evidence: &Evidence, recipes: &Recipes) -> Vec<Finding> {
         }));
     }
     let numbers = analyses::numbers(evidence, &mut findings);
-    let judged = analyses::judge(evidence, &bag, &numbers, recipes, &mut findings);
-    cited::seals(evidence, &bag, &judged, &mut findings);
-    cited::ledger(evidence, &bag, &judged, &mut findings);
+    let read = Read {
+        reading: Reading::of(&bag),
+        bag,
+    };
+    let judged = analyses::judge(evidence, &read, &numbers, recipes, &mut findings);
+    cited::seals(evidence, &read, &judged, &mut findings);
+    cited::ledger(evidence, &read, &judged, &mut findings);
     findings
 }

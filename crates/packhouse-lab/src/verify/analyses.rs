@@ -1,11 +1,11 @@
 //! Analyses beside a bag, each against what the bag gives.
 
-use super::{Evidence, Finding};
+use super::{Evidence, Finding, Read};
 use crate::analysis::{Analysis, Kind};
-use crate::gates::{Judgement, judge as gates};
+use crate::gates::{Judgement, judge_read as gates};
 use crate::recipes::Recipes;
+use packhouse_bag::BAG_DIR;
 use packhouse_bag::seal::{ANALYSIS_FILE, analysis_dir, envelope_name, seal_name};
-use packhouse_bag::{BAG_DIR, Contents};
 use packhouse_base::digest::Digest;
 use std::collections::BTreeSet;
 
@@ -76,7 +76,7 @@ pub(crate) fn numbers(evidence: &Evidence, findings: &mut Vec<Finding>) -> Numbe
 /// newest one everything. What an earlier analyzer found stays as it was found.
 pub(crate) fn judge(
     evidence: &Evidence,
-    bag: &Contents,
+    read: &Read,
     numbers: &Numbers,
     recipes: &Recipes,
     findings: &mut Vec<Finding>,
@@ -100,7 +100,7 @@ pub(crate) fn judge(
                 findings.push(Finding::new("analysis.number", &path, words));
             }
             let is_newest = Some(*number) == newest;
-            let judged = gates(bag, analysis.analyzer, recipes);
+            let judged = gates(&read.bag, &read.reading, analysis.analyzer, recipes);
             compare(&path, analysis, &judged, is_newest, findings);
         }
         stored.push(Stored {
@@ -109,7 +109,7 @@ pub(crate) fn judge(
             analysis,
         });
     }
-    let is_rehearsal = crate::evidence::Reading::of(bag).kind() == Kind::Rehearsal;
+    let is_rehearsal = read.reading.kind() == Kind::Rehearsal;
     gaps(&numbers.analyses, findings);
     if stored.is_empty() {
         // Without an analysis, nothing else says what the bag lacks.
@@ -118,7 +118,12 @@ pub(crate) fn judge(
             analysis_dir(1),
             "not there",
         ));
-        let judged = gates(bag, Digest::from_bytes([0; 32]), recipes);
+        let judged = gates(
+            &read.bag,
+            &read.reading,
+            Digest::from_bytes([0; 32]),
+            recipes,
+        );
         tell(&judged, None, findings);
     }
     Beside {

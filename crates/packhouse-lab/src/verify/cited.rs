@@ -1,11 +1,10 @@
 //! Seals, and the entries of the ledger that cite them: each digest is that of what lies there.
 
 use super::analyses::{Beside, Stored};
-use super::{Evidence, Finding};
-use crate::evidence::Reading;
+use super::{Evidence, Finding, Read};
+use packhouse_bag::BAG_DIR;
 use packhouse_bag::dsse::Envelope;
 use packhouse_bag::seal::{Statement, envelope_name, seal_name};
-use packhouse_bag::{BAG_DIR, Contents};
 use packhouse_base::digest::Digest;
 use packhouse_ledger::act::{Analysed, Closed, Sealed};
 use packhouse_ledger::{Act, Ledger};
@@ -13,7 +12,7 @@ use packhouse_ledger::{Act, Ledger};
 /// Judges every seal.
 pub(crate) fn seals(
     evidence: &Evidence,
-    bag: &Contents,
+    read: &Read,
     beside: &Beside,
     findings: &mut Vec<Finding>,
 ) {
@@ -28,7 +27,7 @@ pub(crate) fn seals(
         let bytes = evidence.files.get(&name).unwrap_or_default();
         match Statement::parse(bytes) {
             Ok(statement) => {
-                subjects(&name, *number, &statement, bag, beside, findings);
+                subjects(&name, *number, &statement, read, beside, findings);
             }
             Err(error) => findings.push(Finding::new(error.code(), &name, error)),
         }
@@ -46,7 +45,7 @@ fn subjects(
     name: &str,
     number: u64,
     statement: &Statement,
-    bag: &Contents,
+    read: &Read,
     beside: &Beside,
     findings: &mut Vec<Finding>,
 ) {
@@ -56,10 +55,10 @@ fn subjects(
         findings.push(Finding::new("analysis.missing", name, words));
         return;
     };
-    let packet = Digest::of(bag.get("data/packet.json").unwrap_or_default());
+    let packet = Digest::of(read.bag.get("data/packet.json").unwrap_or_default());
     let subjects = [
         ("packet.json", statement.packet, Some(packet)),
-        ("bag", statement.bag, bag.digest()),
+        ("bag", statement.bag, read.bag.digest()),
         ("analysis", statement.analysis, Some(stored.digest)),
     ];
     for (what, said, actual) in subjects {
@@ -86,7 +85,7 @@ fn subjects(
         let words = format!("analyzer {}", statement.analyzer);
         findings.push(Finding::new("seal.head", name, words));
     }
-    let lab = crate::gates::lab_of(&Reading::of(bag));
+    let lab = crate::gates::lab_of(&read.reading);
     if lab.is_some_and(|lab| lab != statement.lab) {
         findings.push(Finding::new(
             "seal.head",
@@ -99,7 +98,7 @@ fn subjects(
 /// Judges the ledger, and what it says of this evidence.
 pub(crate) fn ledger(
     evidence: &Evidence,
-    bag: &Contents,
+    read: &Read,
     beside: &Beside,
     findings: &mut Vec<Finding>,
 ) {
@@ -114,16 +113,16 @@ pub(crate) fn ledger(
             return;
         }
     };
-    authority(&ledger, bag, findings);
+    authority(&ledger, read, findings);
     if beside.is_rehearsal {
         return;
     }
-    let packet = Digest::of(bag.get("data/packet.json").unwrap_or_default());
+    let packet = Digest::of(read.bag.get("data/packet.json").unwrap_or_default());
     let is_closed = ledger.entries().iter().any(|entry| match &entry.act {
         Act::Closed(Closed {
             packet: of,
             bag: closed,
-        }) => *of == packet && Some(*closed) == bag.digest(),
+        }) => *of == packet && Some(*closed) == read.bag.digest(),
         _ => false,
     });
     if !is_closed {
@@ -134,7 +133,7 @@ pub(crate) fn ledger(
         ));
     }
     for stored in &beside.stored {
-        entry(evidence, &ledger, packet, stored, bag, findings);
+        entry(evidence, &ledger, packet, stored, read, findings);
     }
     let cited = ledger
         .entries()
@@ -207,7 +206,7 @@ fn entry(
     ledger: &Ledger,
     packet: Digest,
     stored: &Stored,
-    bag: &Contents,
+    read: &Read,
     findings: &mut Vec<Finding>,
 ) {
     let number = stored.number;
@@ -224,7 +223,7 @@ fn entry(
     let analysis = stored.analysis.as_ref();
     let verdict = analysis.map(|analysis| analysis.verdict.as_str());
     let analyzer = analysis.map(|analysis| analysis.analyzer);
-    let is_so = Some(cited.bag) == bag.digest()
+    let is_so = Some(cited.bag) == read.bag.digest()
         && cited.analysis == stored.digest
         && cited.seal == Digest::of(seal)
         && verdict.is_none_or(|verdict| verdict == cited.verdict)
@@ -246,8 +245,8 @@ fn entry(
 }
 
 /// Every line of the bag's authority is in the ledger, byte for byte.
-fn authority(ledger: &Ledger, bag: &Contents, findings: &mut Vec<Finding>) {
-    let reading = Reading::of(bag);
+fn authority(ledger: &Ledger, read: &Read, findings: &mut Vec<Finding>) {
+    let reading = &read.reading;
     for (number, (line, entry)) in reading.authority.iter().enumerate() {
         if ledger.line(entry.index) != Some(line) {
             let path = format!("{BAG_DIR}/data/authority.jsonl:{}", number + 1);

@@ -1,0 +1,175 @@
+//! Tampered copies of evidence, generated from its records: each must be rejected by every judge,
+//! for its own reason.
+//!
+//! - Every field of every kind of record is removed, made another type, and changed; every object
+//!   gets a field that it does not have;
+//! - what is changed within the bag is closed again with right lists, so that it is not rejected
+//!   for a digest in a manifest;
+//! - a judge that finds only something else has not rejected the tampered copy.
+//!
+//! Specified in `docs/format/evidence.md`, section 13.
+
+mod beside;
+mod edit;
+mod exchange;
+mod files;
+mod records;
+
+use crate::recipes::Recipes;
+use crate::verify::{Evidence, findings};
+use edit::Change;
+use packhouse_bag::{BAG_DIR, Contents, closed};
+use std::collections::BTreeSet;
+use std::fmt;
+
+/// One way to tamper with evidence.
+#[derive(Clone, Debug)]
+pub struct Tamper {
+    /// What is done, in words.
+    pub name: String,
+    /// Reason codes; a judge that finds one of them has rejected it.
+    pub expected: Vec<&'static str>,
+    changes: Vec<Change>,
+    closes_again: bool,
+}
+
+/// Who judges evidence.
+pub trait Judge: Sync {
+    /// Its name.
+    fn name(&self) -> &'static str;
+    /// The reason codes that it finds.
+    fn codes(&self, evidence: &Evidence) -> BTreeSet<String>;
+}
+
+/// Our own analyzer.
+pub struct OwnJudge<'a>(pub &'a Recipes);
+
+/// What became of one tampered copy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// What was done.
+    pub name: String,
+    /// Codes of which each judge must find one.
+    pub expected: Vec<&'static str>,
+    /// Judge to the codes that it found.
+    pub found: Vec<(&'static str, BTreeSet<String>)>,
+}
+
+impl Tamper {
+    fn within(name: String, expected: &[&'static str], changes: Vec<Change>) -> Self {
+        Self {
+            name,
+            expected: expected.to_vec(),
+            changes,
+            closes_again: true,
+        }
+    }
+
+    fn beside(name: String, expected: &[&'static str], changes: Vec<Change>) -> Self {
+        Self {
+            closes_again: false,
+            ..Self::within(name, expected, changes)
+        }
+    }
+
+    /// The tampered copy.
+    pub fn apply(&self, evidence: &Evidence) -> Evidence {
+        let mut copy = evidence.clone();
+        for change in &self.changes {
+            change.apply(&mut copy);
+        }
+        if self.closes_again {
+            close(&mut copy);
+        }
+        copy
+    }
+}
+
+impl Judge for OwnJudge<'_> {
+    fn name(&self) -> &'static str {
+        "lab"
+    }
+
+    fn codes(&self, evidence: &Evidence) -> BTreeSet<String> {
+        findings(evidence, self.0)
+            .into_iter()
+            .map(|finding| finding.code.to_owned())
+            .collect()
+    }
+}
+
+impl Outcome {
+    /// Whether every judge found an expected reason.
+    pub fn is_rejected(&self) -> bool {
+        !self.found.is_empty() && self.missed_by().next().is_none()
+    }
+
+    /// The judges that found none of the expected reasons.
+    pub fn missed_by(&self) -> impl Iterator<Item = &(&'static str, BTreeSet<String>)> {
+        self.found.iter().filter(|(_, codes)| {
+            let mut expected = self.expected.iter();
+            !expected.any(|expected| codes.contains(*expected))
+        })
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: expected {}", self.name, self.expected.join(" or "))?;
+        for (judge, codes) in self.missed_by() {
+            let codes: Vec<&str> = codes.iter().map(String::as_str).collect();
+            let codes = if codes.is_empty() {
+                "nothing".to_owned()
+            } else {
+                codes.join(", ")
+            };
+            write!(f, "; {judge} found {codes}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Every way to tamper with this evidence, in a fixed order.
+pub fn tampers(evidence: &Evidence) -> Vec<Tamper> {
+    let mut tampers = records::tampers(evidence);
+    tampers.extend(exchange::tampers(evidence));
+    tampers.extend(files::tampers(evidence));
+    tampers.extend(beside::tampers(evidence));
+    tampers
+}
+
+/// Tampers in every way, and has each copy judged by all.
+pub fn run(evidence: &Evidence, judges: &[&dyn Judge]) -> Vec<Outcome> {
+    let judged = |tamper: Tamper| {
+        let copy = tamper.apply(evidence);
+        let found = judges
+            .iter()
+            .map(|judge| (judge.name(), judge.codes(&copy)));
+        Outcome {
+            found: found.collect(),
+            name: tamper.name,
+            expected: tamper.expected,
+        }
+    };
+    tampers(evidence).into_iter().map(judged).collect()
+}
+
+/// Closes the bag again, with lists that fit.
+fn close(evidence: &mut Evidence) {
+    let bag = evidence.files.below(BAG_DIR);
+    let Ok((info, _)) = bag.info() else {
+        return;
+    };
+    let again = closed(&bag.payload(), &info);
+    let others = evidence.files.files().iter();
+    let others = others.filter(|(path, _)| !path.starts_with("bag/"));
+    let mut files = Contents::new(
+        others
+            .map(|(path, bytes)| (path.clone(), bytes.clone()))
+            .collect(),
+    );
+    for (path, bytes) in again.files() {
+        files.insert(format!("{BAG_DIR}/{path}"), bytes.clone());
+    }
+    evidence.files = files;
+}

@@ -1,0 +1,270 @@
+//! What lies beside the bag: analysis, seal, ledger. Nothing is closed again.
+
+use super::Tamper;
+use super::edit::{Change, bytes, split, value};
+use super::records::{Form, newest_analysis};
+use crate::verify::Evidence;
+use serde_json::{Value, json};
+
+/// All of it.
+pub(super) fn tampers(evidence: &Evidence) -> Vec<Tamper> {
+    let mut tampers = analysis(evidence);
+    tampers.extend(seal(evidence));
+    tampers.extend(ledger(evidence));
+    tampers
+}
+
+fn analysis(evidence: &Evidence) -> Vec<Tamper> {
+    let path = newest_analysis(evidence);
+    let Some(record) = evidence.files.get(&path).and_then(value) else {
+        return Vec::new();
+    };
+    let is_sealed = evidence.files.get("seal-1.json").is_some();
+    let form = Form::record("analysis.json", |place| match place {
+        "schema" => &["record.type"],
+        "bag" => &["analysis.bag"],
+        "packet" => &["analysis.packet"],
+        "analyzer" => &["seal.head"],
+        "kind" | "verdict" | "says" | "says[]" => &["analysis.verdict"],
+        "status" | "timing" => &["record.type"],
+        place if place.starts_with("gates") => &["analysis.gate"],
+        place if place.starts_with("rows") => &["analysis.row"],
+        place if place.starts_with("timing") => &["analysis.timing"],
+        _ => &["analysis.verdict"],
+    });
+    let mut tampers = form.tampers(&record, false, &|bytes| Change::put(&path, bytes));
+    // Without a seal nothing says which program analysed.
+    tampers.retain(|tamper| is_sealed || !tamper.expected.contains(&"seal.head"));
+    let mut push = |what: &str, code: &'static str, edit: &dyn Fn(&mut Value)| {
+        let mut record = record.clone();
+        edit(&mut record);
+        let changes = vec![Change::put(&path, bytes(&record))];
+        tampers.push(Tamper::beside(
+            format!("analysis.json: {what}"),
+            &[code],
+            changes,
+        ));
+    };
+    push("a gate removed", "analysis.gate", &|record| {
+        pop(&mut record["gates"])
+    });
+    push("a gate doubled", "analysis.gate", &|record| {
+        double(&mut record["gates"])
+    });
+    push("a gate that did not pass", "analysis.gate", &|record| {
+        record["gates"][0]["passed"] = json!(false);
+    });
+    push("stopped", "analysis.verdict", &|record| {
+        record["status"] = json!("stopped")
+    });
+    push("another verdict", "analysis.verdict", &|record| {
+        let is_pass = record["verdict"] == "pass";
+        record["verdict"] = json!(if is_pass { "fail" } else { "pass" });
+    });
+    push("a row removed", "analysis.row", &|record| {
+        pop(&mut record["rows"])
+    });
+    push("a row doubled", "analysis.row", &|record| {
+        double(&mut record["rows"])
+    });
+    push("two rows swapped", "analysis.row", &|record| {
+        if let Some(rows) = record["rows"].as_array_mut() {
+            rows.rotate_left(1);
+        }
+    });
+    if record["rows"].as_array().is_none_or(|rows| rows.len() < 2) {
+        tampers.pop();
+    }
+    let removed = vec![Change::Remove(path.clone())];
+    let name = "analysis.json removed".to_owned();
+    tampers.push(Tamper::beside(name, &["analysis.missing"], removed));
+    if let Some(analysis) = evidence.files.get(&path) {
+        let changes = vec![Change::put("analysis-7/analysis.json", analysis.to_vec())];
+        let name = "analysis.json: a number left out".to_owned();
+        tampers.push(Tamper::beside(name, &["analysis.number"], changes));
+    }
+    tampers
+}
+
+fn seal(evidence: &Evidence) -> Vec<Tamper> {
+    let path = "seal-1.json";
+    let Some(record) = evidence.files.get(path).and_then(value) else {
+        return Vec::new();
+    };
+    let form = Form {
+        missing: &["record.missing-field"],
+        other_type: &["record.type", "seal.subject", "seal.verdict", "seal.type"],
+        ..Form::record("seal-1.json", |place| match place {
+            "_type" | "predicateType" => &["seal.type"],
+            "predicate.verdict" => &["seal.verdict"],
+            "predicate.ledger_head" | "predicate.lab" | "predicate.analyzer" => &["seal.head"],
+            _ => &["seal.subject"],
+        })
+    };
+    let mut tampers = form.tampers(&record, false, &|bytes| Change::put(path, bytes));
+    let edits: [(&str, fn(&mut Value)); 4] = [
+        ("a subject removed", |record| pop(&mut record["subject"])),
+        ("a subject doubled", |record| double(&mut record["subject"])),
+        ("another bag", |record| {
+            record["subject"][1]["digest"] = other_digest()
+        }),
+        ("another analysis", |record| {
+            record["subject"][2]["digest"] = other_digest()
+        }),
+    ];
+    for (what, edit) in edits {
+        let mut record = record.clone();
+        edit(&mut record);
+        let changes = vec![Change::put(path, bytes(&record))];
+        let codes = &["seal.subject", "record.type"];
+        tampers.push(Tamper::beside(
+            format!("seal-1.json: {what}"),
+            codes,
+            changes,
+        ));
+    }
+    let removed = vec![Change::Remove(path.to_owned())];
+    tampers.push(Tamper::beside(
+        "seal-1.json removed".to_owned(),
+        &["seal.missing"],
+        removed,
+    ));
+    let signed = vec![Change::put("seal-1.dsse.json", b"{}\n".to_vec())];
+    let name = "seal-1.dsse.json: no signature".to_owned();
+    tampers.push(Tamper::beside(name, &["seal.signature"], signed));
+    tampers
+}
+
+fn other_digest() -> Value {
+    json!({ "sha256": packhouse_base::digest::Digest::of(b"tampered").to_string() })
+}
+
+fn ledger(evidence: &Evidence) -> Vec<Tamper> {
+    let Some(ledger) = &evidence.ledger else {
+        return Vec::new();
+    };
+    let lines = split(ledger);
+    let mut tampers = Vec::new();
+    let mut push = |what: &str, codes: &[&'static str], lines: Vec<Vec<u8>>| {
+        let changes = vec![Change::Ledger(lines.concat().into())];
+        tampers.push(Tamper::beside(format!("ledger: {what}"), codes, changes));
+    };
+    let edited = |number: usize, edit: &dyn Fn(&mut Value)| {
+        let mut lines = lines.clone();
+        if let Some(mut entry) = lines.get(number).and_then(|line| value(line)) {
+            edit(&mut entry);
+            lines[number] = bytes(&entry);
+        }
+        lines
+    };
+    push("no entry", &["ledger.no-entries"], Vec::new());
+    push(
+        "genesis removed",
+        &["ledger.index", "ledger.genesis"],
+        lines[1..].to_vec(),
+    );
+    push(
+        "a field unknown",
+        &["ledger.unknown-field"],
+        edited(1, &|entry| {
+            entry["tampered"] = json!(1);
+        }),
+    );
+    push(
+        "a field missing",
+        &["ledger.missing-field"],
+        edited(1, &|entry| {
+            if let Some(fields) = entry.as_object_mut() {
+                fields.remove("boot");
+            }
+        }),
+    );
+    push(
+        "a field of another type",
+        &["ledger.type"],
+        edited(1, &|entry| {
+            entry["at_ns"] = json!("tampered");
+        }),
+    );
+    push(
+        "another schema",
+        &["ledger.schema"],
+        edited(1, &|entry| entry["schema"] = json!("x")),
+    );
+    push(
+        "another kind",
+        &["ledger.kind"],
+        edited(1, &|entry| entry["kind"] = json!("x")),
+    );
+    push(
+        "another index",
+        &["ledger.index"],
+        edited(1, &|entry| entry["index"] = json!(7)),
+    );
+    push(
+        "another time",
+        &["ledger.previous"],
+        edited(1, &|entry| entry["at_ns"] = json!(7)),
+    );
+    let mut spaced = lines.clone();
+    spaced[1].insert(1, b' ');
+    push("a blank", &["ledger.not-canonical"], spaced);
+    let mut doubled = lines.clone();
+    doubled.insert(2, lines[1].clone());
+    push("a line doubled", &["ledger.index"], doubled);
+    let is_of = |kind: &str| {
+        let is_it = |line: &Vec<u8>| value(line).is_some_and(|entry| entry["kind"] == kind);
+        lines.iter().position(is_it)
+    };
+    if let Some(sealed) = is_of("sealed") {
+        // What the chain behind it still holds: it is the last line that is judged.
+        let cut = |edit: &dyn Fn(&mut Value)| edited(sealed, edit)[..=sealed].to_vec();
+        push(
+            "sealed removed",
+            &["ledger.sealed"],
+            lines[..sealed].to_vec(),
+        );
+        let codes = &["ledger.sealed"];
+        push(
+            "another verdict",
+            codes,
+            cut(&|entry| {
+                entry["body"]["verdict"] = json!("fail");
+            }),
+        );
+        push(
+            "another analysis",
+            codes,
+            cut(&|entry| {
+                entry["body"]["analysis"] = other_digest()["sha256"].clone();
+            }),
+        );
+        push(
+            "another seal",
+            codes,
+            cut(&|entry| {
+                entry["body"]["seal"] = other_digest()["sha256"].clone();
+            }),
+        );
+        push(
+            "another bag",
+            &["ledger.bag"],
+            cut(&|entry| {
+                entry["body"]["bag"] = other_digest()["sha256"].clone();
+            }),
+        );
+    }
+    tampers
+}
+
+fn pop(list: &mut Value) {
+    if let Some(items) = list.as_array_mut() {
+        items.pop();
+    }
+}
+
+fn double(list: &mut Value) {
+    if let Some(items) = list.as_array_mut() {
+        items.extend(items.last().cloned());
+    }
+}
