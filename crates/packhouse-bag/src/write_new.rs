@@ -68,6 +68,8 @@ pub fn write_new(dir: &Dir, name: &str, bytes: &[u8]) -> Result<Outcome, WriteNe
     if bytes.is_empty() {
         return Err(WriteNewError::Empty { name });
     }
+    // Its entries are synced below, for which look-up alone is not enough.
+    let dir = &dir.reopen()?;
     if is_there(dir, &name, bytes)? {
         return Ok(Outcome::Equal);
     }
@@ -92,6 +94,7 @@ pub fn write_new(dir: &Dir, name: &str, bytes: &[u8]) -> Result<Outcome, WriteNe
 
 /// Opens a folder, which is made durably where it is not there.
 pub fn open_or_make_dir(dir: &Dir, name: &str) -> Result<Dir, FsError> {
+    let dir = dir.reopen()?;
     match dir.make_dir(name, 0o755) {
         Err(error) if error.kind == FsErrorKind::Exists => {}
         other => other?,

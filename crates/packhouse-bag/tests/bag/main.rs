@@ -5,6 +5,7 @@
 mod crash;
 mod forms;
 mod histories;
+mod killed;
 mod samples;
 mod seals;
 mod second;
