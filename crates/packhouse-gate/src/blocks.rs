@@ -6,7 +6,7 @@
 //! - One device's blocks make one `Paired`: nothing here joins two devices.
 
 use crate::bootstrap::{doubled_median, lower_95_of_doubled_median, null_of_doubled_median};
-use crate::rational::Rational;
+use crate::rational::{Rational, in_one_unit};
 use crate::sign::{MOST_PAIRS, SignTest, sign_test};
 use packhouse_base::Blame;
 
@@ -78,15 +78,20 @@ pub enum Unpaired {
         /// Its span.
         ns: u64,
     },
+    /// Savings have no unit in common that is coarse enough.
+    #[error("savings of blocks need more than 103 bits in one unit")]
+    TooFine,
 }
 
 impl Unpaired {
     /// Whose side it is on: whoever took the spans.
     pub fn blame(&self) -> Blame {
         match self {
-            Self::Empty | Self::TooMany { .. } | Self::Cycles { .. } | Self::Span { .. } => {
-                Blame::Caller
-            }
+            Self::Empty
+            | Self::TooMany { .. }
+            | Self::Cycles { .. }
+            | Self::Span { .. }
+            | Self::TooFine => Blame::Caller,
         }
     }
 }
@@ -123,12 +128,24 @@ impl Noise {
     /// Takes the noise of one device from blocks in which both arms were the control.
     pub fn of(cycles: u64, blocks: &[Spans]) -> Result<Self, Unpaired> {
         let differences = differences(cycles, blocks)?;
-        let null = null_of_doubled_median(&differences);
-        let (within, eighty) = null.expect("because there is a block");
-        let below = 4 * i128::from(cycles);
+        Self::of_whole(&differences, 2 * i128::from(cycles))
+    }
+
+    /// Takes the noise of one device from the savings of such blocks, in the order they were run.
+    pub fn of_savings(savings: &[Rational]) -> Result<Self, Unpaired> {
+        few(savings.len())?;
+        let (whole, below) = in_one_unit(savings).ok_or(Unpaired::TooFine)?;
+        Self::of_whole(&whole, below)
+    }
+
+    /// Savings are `whole / below`, and there is one.
+    fn of_whole(whole: &[i128], below: i128) -> Result<Self, Unpaired> {
+        let null = null_of_doubled_median(whole).ok_or(Unpaired::Empty)?;
+        let (within, eighty) = null;
+        let halved = |doubled| Rational::new(doubled, below.checked_mul(2)?);
         Ok(Self {
-            floor: exact(within, below),
-            detectable: exact(within + eighty, below),
+            floor: halved(within).ok_or(Unpaired::TooFine)?,
+            detectable: halved(within + eighty).ok_or(Unpaired::TooFine)?,
         })
     }
 
@@ -140,13 +157,7 @@ impl Noise {
 
 /// What each block's controls took longer than its candidates, over all four runs.
 fn differences(cycles: u64, blocks: &[Spans]) -> Result<Vec<i128>, Unpaired> {
-    if blocks.is_empty() {
-        return Err(Unpaired::Empty);
-    }
-    if blocks.len() as u64 > MOST_PAIRS {
-        let blocks = blocks.len();
-        return Err(Unpaired::TooMany { blocks });
-    }
+    few(blocks.len())?;
     if !(1..=MOST_CYCLES).contains(&cycles) {
         return Err(Unpaired::Cycles { cycles });
     }
@@ -158,6 +169,14 @@ fn differences(cycles: u64, blocks: &[Spans]) -> Result<Vec<i128>, Unpaired> {
         }
     };
     blocks.iter().enumerate().map(difference).collect()
+}
+
+fn few(blocks: usize) -> Result<(), Unpaired> {
+    match blocks {
+        0 => Err(Unpaired::Empty),
+        _ if blocks as u64 > MOST_PAIRS => Err(Unpaired::TooMany { blocks }),
+        _ => Ok(()),
+    }
 }
 
 fn sum(spans: [u64; 2]) -> i128 {

@@ -3,7 +3,7 @@
 //! - The unit is the start, and the type says so: rows go in only as what one start shows.
 //! - All choices are counted, none is drawn.
 
-use crate::rational::Rational;
+use crate::rational::{Rational, in_one_unit};
 use crate::sign::least_attainable;
 use packhouse_base::Blame;
 
@@ -102,7 +102,8 @@ pub fn permutation(control: &[Start], candidate: &[Start]) -> Result<Permuted, U
         return Err(Unpermuted::TooMany { control, candidate });
     };
     let all = control.iter().chain(candidate).map(|start| start.0);
-    let values = whole(&all.collect::<Vec<_>>()).ok_or(Unpermuted::TooFine)?;
+    let all: Vec<Rational> = all.collect();
+    let (values, _) = in_one_unit(&all).ok_or(Unpermuted::TooFine)?;
     // With the sizes fixed, the difference of means rises with the candidate's sum alone.
     let observed: i128 = values[control_count..].iter().sum();
     let mut tails = Tails {
@@ -140,27 +141,4 @@ fn choose(values: &[i128], count: usize, sum: i128, observed: i128, tails: &mut 
         let rest = &values[index + 1..];
         choose(rest, count - 1, sum + values[index], observed, tails);
     }
-}
-
-/// The values in units of their common denominator, small enough that no sum of them overflows.
-fn whole(values: &[Rational]) -> Option<Vec<i128>> {
-    let mut unit = Rational::whole(1);
-    for value in values {
-        // The sum of the unit and the value has the common denominator, or a divisor of it.
-        let shared = common(unit.denominator(), value.denominator())?;
-        unit = Rational::new(1, shared)?;
-    }
-    let scaled = values.iter().map(|value| {
-        let factor = unit.denominator() / value.denominator();
-        let value = value.numerator().checked_mul(factor)?;
-        (value.abs() < i128::MAX >> 24).then_some(value)
-    });
-    scaled.collect()
-}
-
-/// The least common multiple.
-fn common(left: i128, right: i128) -> Option<i128> {
-    // In lowest terms, left / right has what right doesn't share with left below the line.
-    let apart = Rational::new(left, right)?;
-    left.checked_mul(apart.denominator())
 }

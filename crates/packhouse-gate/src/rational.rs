@@ -184,6 +184,22 @@ impl Ord for Rational {
     }
 }
 
+/// Fractions as whole numbers of one unit, and what is below its line; `None` where one needs more
+/// than 103 bits: sums of a million stay within an i128.
+pub(crate) fn in_one_unit(values: &[Rational]) -> Option<(Vec<i128>, i128)> {
+    let mut below = 1_i128;
+    for value in values {
+        let shared = gcd(below.unsigned_abs(), value.denominator.unsigned_abs());
+        let shared = i128::try_from(shared).expect("because it divides an i128");
+        below = below.checked_mul(value.denominator / shared)?;
+    }
+    let whole = values.iter().map(|value| {
+        let whole = value.numerator.checked_mul(below / value.denominator)?;
+        (whole.abs() < i128::MAX >> 24).then_some(whole)
+    });
+    Some((whole.collect::<Option<_>>()?, below))
+}
+
 fn upside_down(rest: i128, denominator: i128) -> Rational {
     Rational {
         numerator: denominator,

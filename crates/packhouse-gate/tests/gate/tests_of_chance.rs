@@ -63,6 +63,31 @@ fn bounds_of_blocks_that_all_save_the_same_are_that_saving() {
     assert_eq!((none.floor, none.detectable_ns()), (Rational::ZERO, 0));
 }
 
+/// A rehearsal has an analysis at hand, not the spans: savings alone say the same.
+#[test]
+fn noise_is_the_same_from_spans_and_from_their_savings() {
+    let blocks = [
+        block(1_007, 1_000),
+        block(999, 1_004),
+        block(1_003, 1_001),
+        block(1_000, 1_000),
+    ];
+    let savings = Paired::of(6, &blocks)
+        .expect("because there are blocks")
+        .savings;
+    assert_eq!(savings[0].denominator(), 6);
+    assert_eq!(Noise::of_savings(&savings), Noise::of(6, &blocks));
+    assert_eq!(Noise::of_savings(&[]), Err(Unpaired::Empty));
+    let many = vec![Rational::ZERO; 1_001];
+    assert_eq!(
+        Noise::of_savings(&many),
+        Err(Unpaired::TooMany { blocks: 1_001 })
+    );
+    let fine = [Rational::new(1, 3_i128.pow(60)), Rational::new(1, 1 << 100)];
+    let fine = fine.map(|value| value.expect("because it is above zero"));
+    assert_eq!(Noise::of_savings(&fine), Err(Unpaired::TooFine));
+}
+
 #[test]
 fn one_wild_block_moves_no_bound_far() {
     let mut blocks = vec![block(1_010, 1_000); 31];
