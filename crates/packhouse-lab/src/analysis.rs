@@ -135,7 +135,7 @@ pub struct Timing {
     pub savings: Vec<Ratio>,
     /// Their median.
     pub median: Ratio,
-    /// One-sided p of wins against losses, in decimal.
+    /// Two-sided p of wins against losses, in decimal.
     pub sign_test_p: String,
     /// The Hodges-Lehmann shift.
     pub hodges_lehmann: Ratio,
