@@ -251,7 +251,16 @@ fn rows(record: &mut Record<'_>, map: &Map, judgement: &Judgement) -> Option<()>
         "equal",
     ];
     for row in said {
-        record.fields(row, "rows", &fields, &[])?;
+        if let Some(own) = record.fields(row, "rows", &fields, &[]) {
+            for name in ["leg", "index", "width", "repeat"] {
+                record.integer(own, name);
+            }
+            for name in ["device", "treatment", "fixture", "arm", "boundary"] {
+                record.text(own, name);
+            }
+            record.digest(own, "sha256");
+            record.boolean(own, "equal");
+        }
     }
     if said != judgement.rows {
         let differs = said.iter().zip(&judgement.rows).position(|(a, b)| a != b);
@@ -277,7 +286,22 @@ fn timing(record: &mut Record<'_>, map: &Map, judgement: &Judgement) -> Option<(
         "bootstrap_lower_95",
     ];
     for item in said {
-        record.fields(item, "timing", &fields, &[])?;
+        if let Some(own) = record.fields(item, "timing", &fields, &[]) {
+            for name in ["leg", "blocks", "wins"] {
+                record.integer(own, name);
+            }
+            for name in ["device", "sign_test_p"] {
+                record.text(own, name);
+            }
+            let savings = record.list(own, "savings").unwrap_or_default();
+            let single = ["median", "hodges_lehmann", "bootstrap_lower_95"];
+            for value in savings
+                .iter()
+                .chain(single.iter().filter_map(|name| own.get(*name)))
+            {
+                fraction(record, value);
+            }
+        }
     }
     let expected: Vec<Json> = judgement
         .timing
@@ -302,4 +326,15 @@ fn timing(record: &mut Record<'_>, map: &Map, judgement: &Judgement) -> Option<(
         }
     }
     Some(())
+}
+
+/// Reads a fraction: its numerator is text, for it may be too long for an integer.
+fn fraction(record: &mut Record<'_>, value: &Json) -> Option<()> {
+    let map = record.fields(value, "timing", &["numerator", "denominator"], &[])?;
+    let is = |text: &str| {
+        text.parse::<i128>()
+            .is_ok_and(|number| number.to_string() == text)
+    };
+    record.formed(map, "numerator", "an integer in decimal", is)?;
+    record.within(map, "denominator", 1, u64::MAX).map(|_| ())
 }

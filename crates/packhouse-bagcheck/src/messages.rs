@@ -215,9 +215,13 @@ fn hello(record: &mut Record<'_>, value: &Json) -> Option<Hello> {
         }
     }
     record.texts(map, "devices")?;
-    let mut flag = |name: &str| match map.contains_key(name) {
-        true => record.boolean(map, name),
-        false => Some(false),
+    let mut flag = |name: &str| match map.get(name) {
+        None => Some(false),
+        Some(Json::Bool(true)) => Some(true),
+        Some(_) => {
+            record.find("record.type", format!("`{name}` is there and not true"));
+            None
+        }
     };
     let (times, poisons) = (flag("times")?, flag("poisons")?);
     let denies = match map.contains_key("denies") {

@@ -3,4 +3,5 @@
 #![forbid(unsafe_code)]
 
 mod sample;
+mod tamper;
 mod valid;
