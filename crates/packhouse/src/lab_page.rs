@@ -177,6 +177,7 @@ fn evidence(bytes: &[u8]) -> Result<Evidence, String> {
         leg: row.leg,
         device: row.device,
         treatment: row.treatment,
+        index: row.index,
         fixture: row.fixture,
         arm: row.arm,
         width: row.width,

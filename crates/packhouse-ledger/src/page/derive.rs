@@ -78,7 +78,11 @@ fn here<T: Clone>(found: &BTreeMap<String, Found<T>>, name: &str) -> Option<T> {
 }
 
 fn packet(entries: &[Entry], packet: Digest, of: &PacketOf, documents: &Documents) -> Packet {
-    let (state, reason) = packet_state(entries, of);
+    let (state, mut reason) = packet_state(entries, of);
+    let first = documents.analyses.get(&(packet, 1));
+    if let (PacketState::SealedFail, Some(Found::Here(found))) = (state, first) {
+        reason = found.failed();
+    }
     let green = |index: &&u64| {
         let act = entry(entries, **index).map(|entry| &entry.act);
         matches!(act, Some(Act::Rehearsed(body)) if body.green)

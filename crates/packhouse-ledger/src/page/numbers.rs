@@ -13,6 +13,11 @@ impl Saving {
         above / below
     }
 
+    /// Which of two is larger, as drawn.
+    pub(super) fn compared(self, other: Self) -> std::cmp::Ordering {
+        self.drawn_ns().total_cmp(&other.drawn_ns())
+    }
+
     /// To three figures after the point of its unit, cut towards zero.
     pub(super) fn text(self) -> String {
         let below = i128::from(self.denominator.max(1));
@@ -60,6 +65,16 @@ impl Evidence {
                 .count()
         };
         (count(Some(true)), count(Some(false)), count(None))
+    }
+
+    /// The gates that made the verdict a fail.
+    pub(super) fn failed(&self) -> String {
+        let failed = self
+            .gates
+            .iter()
+            .filter(|gate| gate.decides && gate.passed == Some(false));
+        let names: Vec<&str> = failed.map(|gate| gate.gate.as_str()).collect();
+        names.join(", ")
     }
 
     /// The analysis in one line.

@@ -17,6 +17,7 @@ pub(super) fn matrix(evidence: &Evidence) -> Markup {
         let cells = strips.entry(Strip::of(row)).or_default();
         let case = Case {
             leg: row.leg,
+            index: row.index,
             width: row.width,
             repeat: row.repeat,
         };
@@ -30,7 +31,7 @@ pub(super) fn matrix(evidence: &Evidence) -> Markup {
                 p.legend {
                     span.key { (swatch("pass")) " as promised" }
                     span.key { (swatch("fail")) " not" }
-                    " Cells by leg, width, repeat; drawn cases have repeats from 1."
+                    " A cell is a case, in the order of asking; numbers are widths, from leg to leg."
                 }
             }
         }
@@ -57,6 +58,7 @@ impl<'a> Strip<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Case {
     leg: u64,
+    index: u64,
     width: u64,
     repeat: u64,
 }
@@ -64,6 +66,7 @@ struct Case {
 fn matrix_strip(strip: &Strip<'_>, cells: &BTreeMap<Case, bool>) -> Markup {
     let equal = cells.values().filter(|equal| **equal).count();
     let lines = cells.len().div_ceil(CELLS_A_LINE);
+    let cases: Vec<Case> = cells.keys().copied().collect();
     let columns = cells.len().clamp(COLUMNS_MIN, CELLS_A_LINE);
     let said = format!("{equal} of {} cases as promised", cells.len());
     html! {
@@ -79,6 +82,33 @@ fn matrix_strip(strip: &Strip<'_>, cells: &BTreeMap<Case, bool>) -> Markup {
                 @for (place, (case, equal)) in cells.iter().enumerate() {
                     (cell(place, columns, *case, *equal))
                 }
+                (widths(&cases, columns))
+            }
+        }
+    }
+}
+
+/// The width below the first cell of each run of one width, where there is room for it.
+fn widths(cases: &[Case], columns: usize) -> Markup {
+    let group = |case: &Case| (case.leg, case.width);
+    let mut runs: Vec<(usize, usize)> = Vec::new();
+    for (place, case) in cases.iter().enumerate() {
+        match runs.last_mut() {
+            Some((first, last))
+                if group(&cases[*first]) == group(case) && place % CELLS_A_LINE > 0 =>
+            {
+                *last = place;
+            }
+            Some(_) | None => runs.push((place, place)),
+        }
+    }
+    html! {
+        @for (first, last) in runs {
+            @let said = cases[first].width.to_string();
+            @let room = (last + 1 - first) * STRIP_PX_MIN / columns;
+            @if said.len() * DIGIT_PX < room {
+                @let (line, column) = (first / CELLS_A_LINE, first % CELLS_A_LINE);
+                text x=(percent(column, columns)) y=((line + 1) * LINE_PX - 2) { (said) }
             }
         }
     }
@@ -88,7 +118,7 @@ fn cell(place: usize, columns: usize, case: Case, equal: bool) -> Markup {
     let (line, column) = (place / CELLS_A_LINE, place % CELLS_A_LINE);
     let (left, right) = (percent(column, columns), percent(column + 1, columns));
     // A pixel of air: the cell's own rectangle is inset by its stroke in the page's colour.
-    let (top, bottom) = (line * LINE_PX + 1, (line + 1) * LINE_PX - 3);
+    let (top, bottom) = (line * LINE_PX + 1, line * LINE_PX + CELL_PX);
     let word = if equal {
         "as promised"
     } else {
@@ -98,7 +128,7 @@ fn cell(place: usize, columns: usize, case: Case, equal: bool) -> Markup {
     html! {
         g class=(if equal { "cell pass" } else { "cell fail" }) {
             title {
-                "leg " (case.leg) ", width " (case.width) ", repeat " (case.repeat) ": " (word)
+                "leg " (case.leg) ", case " (case.index) ", width " (case.width) ", repeat " (case.repeat) ": " (word)
             }
             rect x=(left) y=(top) width=(width) height=(bottom - top) {}
             @if !equal {
@@ -111,7 +141,11 @@ fn cell(place: usize, columns: usize, case: Case, equal: bool) -> Markup {
 
 const CELLS_A_LINE: usize = 32;
 const COLUMNS_MIN: usize = 8;
-const LINE_PX: usize = 18;
+const CELL_PX: usize = 15;
+const LINE_PX: usize = 31;
+/// The narrowest strip, on the narrowest phone.
+const STRIP_PX_MIN: usize = 250;
+const DIGIT_PX: usize = 8;
 
 /// The savings of one device, block by block, with the gate's line and the median's.
 pub(super) fn timing(timing: &Timing, rule: Option<TimingRule>) -> Markup {
@@ -156,6 +190,21 @@ pub(super) fn timing(timing: &Timing, rule: Option<TimingRule>) -> Markup {
                     None => { span.key { "the gate's line: preregistration not here" } }
                 }
                 span.key { (timing.wins) " of " (timing.savings.len()) " blocks won" }
+                @let cut = timing.savings.iter().filter(|one| scale.cuts(one.drawn_ns())).count();
+                @if cut > 0 {
+                    @let least = timing.savings.iter().min_by(|a, b| a.compared(**b));
+                    @let most = timing.savings.iter().max_by(|a, b| a.compared(**b));
+                    @if let Some((least, most)) = least.zip(most) {
+                        span.key {
+                            (cut) " bars cut: blocks save " (least.text()) " to " (most.text())
+                        }
+                    }
+                }
+            }
+            p.legend {
+                span.key { "Hodges-Lehmann " (timing.hodges_lehmann.text()) }
+                span.key { "bootstrap, lower 95 %: " (timing.bootstrap_lower_95.text()) }
+                span.key { "sign test, p " (plain(&timing.sign_test_p)) }
             }
         }
     }
@@ -168,10 +217,15 @@ fn bars(timing: &Timing, scale: &Scale) -> Markup {
         @for (place, saving) in timing.savings.iter().enumerate() {
             @let y = scale.y(saving.drawn_ns());
             @let is_win = saving.numerator > 0;
+            @let (left, width) = (percent(place, count), percent(1, count));
             rect class=(if is_win { "bar win" } else { "bar loss" })
-                x=(percent(place, count)) y=(format!("{:.1}", y.min(zero)))
-                width=(percent(1, count)) height=(format!("{:.1}", (y - zero).abs().max(1.0))) {
+                x=(left) y=(format!("{:.1}", y.min(zero)))
+                width=(width) height=(format!("{:.1}", (y - zero).abs().max(1.0))) {
                 title { "block " (place) ": " (saving.text()) }
+            }
+            @if scale.cuts(saving.drawn_ns()) {
+                @let end = if y < zero { y + CUT_PX } else { y - CUT_PX };
+                rect.cut x=(left) y=(format!("{:.1}", end - 1.0)) width=(width) height="2" {}
             }
         }
     }
@@ -185,7 +239,8 @@ fn across(class: &str, y: f64, said: &str) -> Markup {
     }
 }
 
-/// From nanoseconds to pixels.
+/// From nanoseconds to pixels. A few blocks that were disturbed must not flatten all others: bars
+/// that go further than four times what most of them and the gate need are cut.
 struct Scale {
     lowest: f64,
     highest: f64,
@@ -193,10 +248,19 @@ struct Scale {
 
 impl Scale {
     fn of(timing: &Timing, gate: Option<u64>) -> Self {
+        let mut sizes: Vec<f64> = timing
+            .savings
+            .iter()
+            .map(|saving| saving.drawn_ns().abs())
+            .collect();
+        sizes.sort_by(f64::total_cmp);
+        let most = sizes.get(sizes.len() * 3 / 4).copied().unwrap_or(0.0);
+        let lines = [gate.map_or(0.0, drawn), timing.median.drawn_ns()];
+        let limit = lines.iter().fold(most, |limit, line| limit.max(line.abs())) * 4.0;
         let savings = timing.savings.iter().map(|saving| saving.drawn_ns());
-        let values = savings.chain(gate.map(drawn));
+        let savings = savings.map(|saving| saving.clamp(-limit, limit));
         let (mut lowest, mut highest) = (0.0_f64, 0.0_f64);
-        for value in values.chain([timing.median.drawn_ns()]) {
+        for value in savings.chain(lines) {
             lowest = lowest.min(value);
             highest = highest.max(value);
         }
@@ -206,9 +270,15 @@ impl Scale {
         Self { lowest, highest }
     }
 
+    /// Whether a bar ends outside of the plot.
+    fn cuts(&self, value: f64) -> bool {
+        value < self.lowest || value > self.highest
+    }
+
     fn y(&self, value: f64) -> f64 {
         let room = f64::from(PLOT_PX) - 2.0 * PLOT_PAD_PX;
-        PLOT_PAD_PX + (self.highest - value) / (self.highest - self.lowest) * room
+        let shown = value.clamp(self.lowest, self.highest);
+        PLOT_PAD_PX + (self.highest - shown) / (self.highest - self.lowest) * room
     }
 
     /// The ends and zero, where they don't stand upon each other.
@@ -230,6 +300,7 @@ impl Scale {
 const PLOT_PX: u32 = 160;
 const PLOT_PAD_PX: f64 = 8.0;
 const LABEL_PX: f64 = 14.0;
+const CUT_PX: f64 = 6.0;
 
 /// Nanoseconds for an axis.
 fn rounded(ns: f64) -> String {

@@ -86,7 +86,7 @@ fn analysis(found: &Evidence, rule: Option<TimingRule>) -> Markup {
 
 fn gates(gates: &[Gate]) -> Markup {
     html! {
-        table {
+        table.gates {
             thead {
                 tr { @for word in ["gate", "passed", "threshold", "measured", "basis"] {
                     th scope="col" { (word) }

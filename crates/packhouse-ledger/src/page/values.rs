@@ -309,6 +309,8 @@ pub struct Row {
     pub device: String,
     /// `control` or `candidate`.
     pub treatment: String,
+    /// The case's number in its session.
+    pub index: u64,
     /// The fixture.
     pub fixture: String,
     /// The arm.

@@ -104,23 +104,28 @@ fn wrong(pages: &[(&str, &str)], widths: &[u32], dark: bool) -> Option<Vec<Strin
     Some(lines)
 }
 
-fn screenshot(name: &str, html: &str, width: u32) {
+/// A picture of a page on a desktop and, beside it, on a phone.
+fn screenshot(name: &str, html: &str) {
     let Some(browser) = browser() else { return };
     let folder = tempfile::tempdir().expect("because tests have a temporary folder");
     std::fs::write(folder.path().join("page.html"), html).expect("because the folder is ours");
-    // A window of the headless browser is at least some 500 pixels wide.
+    // Frames, since a window of the headless browser is at least some 500 pixels wide.
+    let frame = |width: u32| {
+        format!("<iframe src=page.html style='border:0;width:{width}px;height:5200px'></iframe>")
+    };
     let harness = format!(
-        "<!doctype html><body style='margin:0'><iframe src=page.html \
-         style='border:0;display:block;width:{width}px;height:2600px'></iframe>"
+        "<!doctype html><body style='margin:0;display:flex'>{}{}",
+        frame(WIDTHS[0]),
+        frame(WIDTHS[2])
     );
     let file = folder.path().join("harness.html");
     std::fs::write(&file, harness).expect("because the folder is ours");
     let logs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/test-logs");
     std::fs::create_dir_all(&logs).expect("because the target folder is ours");
-    let picture = logs.join(format!("{name}-{width}.png"));
+    let picture = logs.join(format!("{name}.png"));
     let more = [
         format!("--screenshot={}", picture.display()),
-        format!("--window-size={},2600", width.max(500)),
+        format!("--window-size={},5200", WIDTHS[0] + WIDTHS[2]),
     ];
     look(&browser, folder.path(), &file, false, &more);
     let bytes = std::fs::metadata(&picture).map_or(0, |file| file.len());
@@ -186,9 +191,7 @@ fn each_fault_of_a_page_is_found() {
 
 #[test]
 fn people_can_see_what_the_browser_saw() {
-    let page = samples::plain();
-    screenshot("state", &page.html(""), 1280);
-    screenshot("state", &page.html(""), 390);
+    screenshot("state-page", &samples::plain().html(""));
 }
 
 const HARNESS: &str = include_str!("page_harness.html");

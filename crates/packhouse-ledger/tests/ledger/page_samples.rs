@@ -243,6 +243,7 @@ fn rows(text: &dyn Fn(&str) -> String) -> Vec<Row> {
                         leg,
                         device: text(device),
                         treatment: text(treatment),
+                        index: rows.len() as u64 / 2,
                         fixture: text(fixture),
                         arm: text(arm),
                         width: *width,
@@ -289,7 +290,7 @@ fn marks(page: &Page, text: &dyn Fn(&str) -> String) -> Vec<Mark> {
     ];
     let mark = |place: usize| {
         let packet = &page.packets[place / 8 % page.packets.len()];
-        let of_lab = place % 17 == 0;
+        let of_lab = place.is_multiple_of(17);
         Mark {
             index: place as u64,
             at_ns: NOW_NS - 86_400_000_000_000 * (34 - place as i64),
