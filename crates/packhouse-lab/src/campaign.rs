@@ -16,6 +16,7 @@ mod error;
 mod finish;
 mod frozen;
 mod legs;
+mod reanalyse;
 mod recorder;
 mod rehearse;
 mod run;
@@ -23,7 +24,8 @@ mod run;
 pub use error::{CampaignError, Fault};
 pub use finish::{Finished, finish};
 pub use frozen::Frozen;
-pub use rehearse::{Rehearsal, Tampered, Tamperer, rehearse};
+pub use reanalyse::{Again, reanalyse, would_be};
+pub use rehearse::{Rehearsal, rehearse};
 pub use run::{Ran, run};
 
 pub(crate) use checks::taken;

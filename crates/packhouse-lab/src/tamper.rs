@@ -138,20 +138,33 @@ pub fn tampers(evidence: &Evidence) -> Vec<Tamper> {
     tampers
 }
 
-/// Tampers in every way, and has each copy judged by all.
+/// Tampers in every way, and has each copy judged by all, on as many cores as there are.
 pub fn run(evidence: &Evidence, judges: &[&dyn Judge]) -> Vec<Outcome> {
-    let judged = |tamper: Tamper| {
+    let tampers = tampers(evidence);
+    let workers = std::thread::available_parallelism().map_or(1, |cores| cores.get().min(8));
+    let share = tampers.len().div_ceil(workers).max(1);
+    let judged = |tamper: &Tamper| {
         let copy = tamper.apply(evidence);
         let found = judges
             .iter()
             .map(|judge| (judge.name(), judge.codes(&copy)));
         Outcome {
             found: found.collect(),
-            name: tamper.name,
-            expected: tamper.expected,
+            name: tamper.name.clone(),
+            expected: tamper.expected.clone(),
         }
     };
-    tampers(evidence).into_iter().map(judged).collect()
+    std::thread::scope(|scope| {
+        let shares = tampers.chunks(share);
+        let workers =
+            shares.map(|share| scope.spawn(|| share.iter().map(&judged).collect::<Vec<Outcome>>()));
+        let workers: Vec<_> = workers.collect();
+        let done = workers.into_iter().map(|worker| {
+            let done = worker.join();
+            done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        });
+        done.flatten().collect()
+    })
 }
 
 /// Closes the bag again, with lists that fit.

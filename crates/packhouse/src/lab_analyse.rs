@@ -1,11 +1,114 @@
-//! `lab analyse`.
+//! `lab analyse`: a sealed bag, analysed again by this program.
 
 use crate::answer::Answer;
-use crate::failure::Failure;
+use crate::failure::{Exit, Failure};
 use crate::lab::Place;
+use crate::lab_campaign::{Prepared, gates, step_failed};
+use crate::lab_open::{Opened, Told};
 use crate::lab_words::LabAnalyseArgs;
+use packhouse_lab::analysis::Verdict;
+use packhouse_lab::campaign::{Again, reanalyse, would_be};
+use serde_json::{Value, json};
+use std::fmt::Write as _;
 
 /// Analyses a sealed bag again.
-pub(crate) fn execute(_args: &LabAnalyseArgs, _place: &Place) -> Result<Answer, Failure> {
-    Err(Failure::new("not here yet", "lab analyse"))
+pub(crate) fn execute(args: &LabAnalyseArgs, place: &Place) -> Result<Answer, Failure> {
+    if args.why.trim().is_empty() {
+        return Err(Failure::usage("no reason", "--why").cause("the ledger keeps it"));
+    }
+    let opened = Opened::of(place)?;
+    let ledger = opened.ledger()?;
+    let packet = opened.packet(&ledger, &args.packet)?;
+    let prepared = Prepared::new(&opened, args.key.as_deref())?;
+    let campaign = prepared.campaign();
+    let again = would_be(&campaign, &ledger, packet).map_err(|error| step_failed(place, &error))?;
+    if let Some(number) = again.made_before {
+        return Ok(made_before(&again, number));
+    }
+    if !args.execute {
+        let number = again.number;
+        let told = Told {
+            lines: vec![
+                format!("write evidence/{packet}/analysis-{number} and seal-{number}.json"),
+                format!(
+                    "enter analysis {number} in the ledger: {}",
+                    verdicts(&again)
+                ),
+            ],
+            irreversible: "the ledger's entry; the first verdict stays the packet's",
+            json: json!({ "packet": packet.to_string(), "again": document(&again) }),
+        };
+        let words = format!("analyse {} --why TEXT --execute", args.packet);
+        return Ok(told.planned(&place.hint(&words)));
+    }
+    let mut writer = opened.writer()?;
+    let done = reanalyse(&campaign, &mut writer, packet, &args.why);
+    let again = done.map_err(|error| step_failed(place, &error))?;
+    prepared.remember(&writer)?;
+    Ok(sealed(&again))
+}
+
+fn made_before(again: &Again, number: u64) -> Answer {
+    let mut text = gates(&again.analysis);
+    let _ = writeln!(
+        text,
+        "analysis {number} is by this very program, and it makes the same bytes again; nothing written"
+    );
+    Answer {
+        text,
+        json: document(again),
+        exit: Exit::Done,
+    }
+}
+
+fn sealed(again: &Again) -> Answer {
+    let mut text = gates(&again.analysis);
+    let _ = writeln!(
+        text,
+        "analysis {}: {}; thresholds are those of the bag, nothing of them differs",
+        again.number,
+        verdicts(again),
+    );
+    if again.analysis.verdict != again.first {
+        let _ = writeln!(
+            text,
+            "THE VERDICT CHANGED: {} now, {} first; the first stays the packet's",
+            again.analysis.verdict, again.first,
+        );
+    }
+    Answer {
+        text,
+        json: document(again),
+        exit: match again.analysis.verdict {
+            Verdict::Pass => Exit::Done,
+            Verdict::Fail | Verdict::Abort => Exit::Negative,
+        },
+    }
+}
+
+fn verdicts(again: &Again) -> String {
+    let now = again.analysis.verdict;
+    match (now == again.newest, now == again.first) {
+        (true, true) => format!("{now}, as before"),
+        (true, false) => format!("{now}, as the newest; the first was {}", again.first),
+        (false, _) => format!(
+            "{now}, BEFORE IT WAS {}; the first was {}",
+            again.newest, again.first
+        ),
+    }
+}
+
+fn document(again: &Again) -> Value {
+    json!({
+        "number": again.number,
+        "made_before": again.made_before,
+        "verdict": again.analysis.verdict.as_str(),
+        "first_verdict": again.first.as_str(),
+        "newest_verdict": again.newest.as_str(),
+        "changed": again.analysis.verdict != again.newest,
+        "bag": again.analysis.bag.to_string(),
+        "analysis": again.analysis.digest().to_string(),
+        "analyzer": again.analysis.analyzer.to_string(),
+        "threshold_differences": [],
+    })
 }

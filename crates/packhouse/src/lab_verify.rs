@@ -24,6 +24,9 @@ pub(crate) fn execute(args: &LabVerifyArgs, lab: Option<&Path>) -> Result<Answer
     };
     let key = args.public_key.as_deref().map(public_key).transpose()?;
     let tree = tree(&path)?;
+    if args.tampers {
+        return crate::lab_tampers::verify(&path, &tree, ledger.as_deref());
+    }
     let report = packhouse_bagcheck::check(&tree, ledger.as_deref(), key.as_ref());
     Ok(answer(&report, &path))
 }

@@ -71,6 +71,7 @@ mod lab_review;
 mod lab_run;
 mod lab_seal;
 mod lab_state;
+mod lab_tampers;
 mod lab_templates;
 mod lab_verify;
 mod lab_words;

@@ -85,6 +85,14 @@ pub enum CampaignError {
         /// What is wrong with it.
         why: String,
     },
+    /// An analysis is there that is not the one that the ledger cites, or that this program makes.
+    #[error("{}: not as it must be: {why}", path.display())]
+    OtherAnalysis {
+        /// The analysis.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
     /// The documents can't be read.
     #[error(transparent)]
     Freeze(#[from] FreezeError),
@@ -131,7 +139,8 @@ impl CampaignError {
             Self::Freeze(error) => error.blame(),
             Self::Marker(error) => error.blame(),
             Self::Changed { .. } => Blame::Source,
-            Self::OtherBag { .. } | Self::BrokenBag { .. } | Self::OtherSeal { .. } => Blame::Store,
+            Self::OtherBag { .. } | Self::BrokenBag { .. } => Blame::Store,
+            Self::OtherSeal { .. } | Self::OtherAnalysis { .. } => Blame::Store,
             Self::Ledger(error) => error.blame(),
             Self::Host(error) => error.blame(),
             Self::Fs(error) => error.blame(),

@@ -52,7 +52,7 @@ pub fn finish(
     let bytes = analysis.render();
     let folder = open_or_make_dir(&home, &analysis_dir(1))?;
     write_new(&folder, ANALYSIS_FILE, &bytes)?;
-    let statement = statement(writer.ledger(), &home, packet, &analysis)?;
+    let statement = statement(writer.ledger(), &home, packet, &analysis, 1)?;
     let seal = statement.render();
     write_new(&home, &seal_name(1), &seal)?;
     if let Some(key) = campaign.key {
@@ -111,7 +111,7 @@ fn fault(contents: &Contents, analysis: &Analysis) -> Option<Fault> {
     Some(told.unwrap_or_else(|| Fault::new(Stage::Closing, "the bag has no readable run.json")))
 }
 
-fn is_closed(
+pub(super) fn is_closed(
     ledger: &Ledger,
     packet: Digest,
     actual: Digest,
@@ -129,28 +129,29 @@ fn is_closed(
 
 /// The seal's statement: the one that is there already, if it is of this bag and analysis and cites
 /// a head of this ledger.
-fn statement(
+pub(super) fn statement(
     ledger: &Ledger,
     home: &Dir,
     packet: Digest,
     analysis: &Analysis,
+    number: u64,
 ) -> Result<Statement, CampaignError> {
     let new = Statement {
         packet,
         bag: analysis.bag,
         analysis: analysis.digest(),
-        number: 1,
+        number,
         verdict: seal_verdict(analysis),
         ledger_head: ledger.head(),
         analyzer: analysis.analyzer,
         lab: ledger.state().id(),
     };
-    let path = home.path().join(seal_name(1));
+    let path = home.path().join(seal_name(number));
     let other = |why: String| CampaignError::OtherSeal {
         path: path.clone(),
         why,
     };
-    let bytes = match home.read_small(seal_name(1), SEAL_BYTES_MAX as u64) {
+    let bytes = match home.read_small(seal_name(number), SEAL_BYTES_MAX as u64) {
         Err(error) if error.kind == FsErrorKind::NotFound => return Ok(new),
         read => read?,
     };

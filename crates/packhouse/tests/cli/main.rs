@@ -20,6 +20,8 @@ mod image_refused;
 mod image_world;
 mod images;
 mod inspect;
+mod lab_documents;
+mod lab_e2e;
 mod lab_ledgers;
 mod lab_pages;
 mod model;

@@ -1,0 +1,123 @@
+//! Tampered copies of evidence, judged by both: our own analyzer and the second implementation.
+
+use crate::answer::{Answer, Column, table};
+use crate::failure::{Exit, Failure};
+use crate::lab_campaign::SecondJudge;
+use packhouse_bag::Contents;
+use packhouse_bagcheck::{Entry, Tree};
+use packhouse_base::shown::Shown;
+use packhouse_lab::recipes::Recipes;
+use packhouse_lab::tamper::{Judge, Outcome, OwnJudge, run};
+use packhouse_lab::verify::Evidence;
+use serde_json::json;
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Tampers with copies of evidence that both judges find nothing wrong with.
+pub(crate) fn verify(path: &Path, tree: &Tree, ledger: Option<&[u8]>) -> Result<Answer, Failure> {
+    let mut files = Contents::default();
+    for (path, entry) in tree {
+        if let Entry::File(bytes) = entry {
+            files.insert(path.clone(), Arc::clone(bytes));
+        }
+    }
+    if files.below("bag").files().is_empty() {
+        return Err(Failure::usage("nothing to tamper with", path.display())
+            .cause("it is a bag, and not the folder of a packet that has one as bag/"));
+    }
+    let evidence = Evidence {
+        files,
+        ledger: ledger.map(Into::into),
+        ..Evidence::default()
+    };
+    let recipes = Recipes::default();
+    let mut sound: BTreeSet<String> = OwnJudge(&recipes).codes(&evidence);
+    sound.extend(SecondJudge.codes(&evidence));
+    if !sound.is_empty() {
+        let codes: Vec<String> = sound.into_iter().collect();
+        return Err(
+            Failure::new("not sound before it is tampered with", path.display())
+                .cause(format!("found {}", codes.join(", "))),
+        );
+    }
+    let outcomes = judged(&evidence, &recipes);
+    Ok(answer(&outcomes))
+}
+
+fn judged(evidence: &Evidence, recipes: &Recipes) -> Vec<Outcome> {
+    let own = OwnJudge(recipes);
+    let judges: [&dyn Judge; 2] = [&own, &SecondJudge];
+    run(evidence, &judges)
+}
+
+fn answer(outcomes: &[Outcome]) -> Answer {
+    let rows: Vec<Vec<String>> = outcomes.iter().map(row).collect();
+    let rejected = outcomes
+        .iter()
+        .filter(|outcome| outcome.is_rejected())
+        .count();
+    let codes: BTreeSet<&str> = outcomes.iter().filter_map(shared_code).collect();
+    let mut text = table(&[Column::Left, Column::Left, Column::Left], &rows);
+    text.push_str(&format!(
+        "{rejected} of {} tampered copies rejected by both judges, for {} different reasons\n",
+        outcomes.len(),
+        codes.len(),
+    ));
+    let documents = outcomes.iter().map(|outcome| {
+        let found = outcome.found.iter();
+        let found = found.map(|(judge, codes)| ((*judge).to_owned(), json!(codes)));
+        json!({
+            "tamper": outcome.name,
+            "expected": outcome.expected,
+            "rejected": outcome.is_rejected(),
+            "found": found.collect::<serde_json::Map<_, _>>(),
+        })
+    });
+    Answer {
+        text,
+        json: json!({
+            "tampers": outcomes.len(),
+            "rejected": rejected,
+            "codes": codes,
+            "copies": documents.collect::<Vec<_>>(),
+        }),
+        exit: match rejected == outcomes.len() {
+            true => Exit::Done,
+            false => Exit::Negative,
+        },
+    }
+}
+
+/// An expected code that every judge found.
+fn shared_code(outcome: &Outcome) -> Option<&'static str> {
+    let mut expected = outcome.expected.iter();
+    let is_shared = |code: &&&'static str| {
+        let mut judges = outcome.found.iter();
+        judges.all(|(_, codes)| codes.contains(**code))
+    };
+    expected.find(is_shared).copied()
+}
+
+fn row(outcome: &Outcome) -> Vec<String> {
+    let word = if outcome.is_rejected() {
+        "rejected"
+    } else {
+        "NOT REJECTED"
+    };
+    let expected = outcome.expected.join(" or ");
+    let missed = outcome.missed_by().map(|(judge, codes)| {
+        let codes: Vec<&str> = codes.iter().map(String::as_str).collect();
+        let found = if codes.is_empty() {
+            "nothing".to_owned()
+        } else {
+            codes.join(", ")
+        };
+        format!("; {judge} found {found}")
+    });
+    vec![
+        word.to_owned(),
+        Shown(&outcome.name).to_string(),
+        format!("{expected}{}", missed.collect::<String>()),
+    ]
+}
