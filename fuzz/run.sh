@@ -18,14 +18,14 @@ RUSTFLAGS=$(echo $coverage) cargo build --locked --release --manifest-path fuzz/
   --target "$host" --bins
 
 # Each parser: target and canary, seeds, and what the canary must die of.
-targets="gguf plan bundle xe2_manifest image fleet sources records component bag ledger"
+targets="gguf plan bundle xe2_manifest image fleet sources records component bag ledger prereg"
 died_of() {
   case $1 in
     gguf) echo 'assertion failed: oracle::compare' ;;
     plan) echo 'round trip: another plan' ;;
     bundle) echo 'readers disagree' ;;
     xe2_manifest) echo 'round trip: another set' ;;
-    image | fleet | sources | records | component | bag | ledger) echo 'readers disagree' ;;
+    image | fleet | sources | records | component | bag | ledger | prereg) echo 'readers disagree' ;;
   esac
 }
 
