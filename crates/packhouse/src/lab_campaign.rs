@@ -5,18 +5,21 @@ use crate::failure::{Failure, quoted};
 use crate::lab::Place;
 use crate::lab_open::Opened;
 use crate::{files, folders, places};
-use packhouse_bag::Contents;
 use packhouse_bag::key::PrivateKey;
+use packhouse_bagcheck::{Entry, Tree};
 use packhouse_base::shown::Shown;
 use packhouse_lab::analysis::Analysis;
-use packhouse_lab::campaign::{Campaign, CampaignError, Tampered, Tamperer};
+use packhouse_lab::campaign::{Campaign, CampaignError};
 use packhouse_lab::recipes::Recipes;
 use packhouse_lab::sessions::Components;
+use packhouse_lab::tamper::Judge;
+use packhouse_lab::verify::Evidence;
 use packhouse_lab::world::Lab;
 use packhouse_ledger::Writer;
 use packhouse_sys::fs::Dir;
 use packhouse_sys::real::RealFs;
 use packhouse_sys::signal;
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -62,11 +65,6 @@ impl<'a> Prepared<'a> {
         listening.map_err(|error| Failure::new("signals can't be caught", "lab").because(&error))
     }
 
-    /// Who tampers with copies of evidence.
-    pub(crate) fn tamperer(&self) -> impl Tamperer + '_ {
-        NoTampers
-    }
-
     /// Notes the ledger's head as the one that this user saw last.
     pub(crate) fn remember(&self, writer: &Writer) -> Result<(), Failure> {
         writer.remember().map_err(|error| {
@@ -77,11 +75,24 @@ impl<'a> Prepared<'a> {
     }
 }
 
-struct NoTampers;
+/// The second implementation as a judge of tampered copies.
+pub(crate) struct SecondJudge;
 
-impl Tamperer for NoTampers {
-    fn tamper(&self, _: &Contents, _: &[u8]) -> Tampered {
-        Tampered::default()
+impl Judge for SecondJudge {
+    fn name(&self) -> &'static str {
+        "bagcheck"
+    }
+
+    fn codes(&self, evidence: &Evidence) -> BTreeSet<String> {
+        let files = evidence.files.files().iter();
+        let mut tree: Tree = files
+            .map(|(path, bytes)| (path.clone(), Entry::File(bytes.clone())))
+            .collect();
+        let links = evidence.links.iter();
+        tree.extend(links.map(|path| (path.clone(), Entry::Link(String::new()))));
+        let report = packhouse_bagcheck::check(&tree, evidence.ledger.as_deref(), None);
+        let findings = report.findings.into_iter();
+        findings.map(|finding| finding.code.to_string()).collect()
     }
 }
 

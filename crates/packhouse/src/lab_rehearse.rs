@@ -3,7 +3,7 @@
 use crate::answer::Answer;
 use crate::failure::{Exit, Failure};
 use crate::lab::Place;
-use crate::lab_campaign::{Prepared, gates, step_failed};
+use crate::lab_campaign::{Prepared, SecondJudge, gates, step_failed};
 use crate::lab_open::{Opened, Told};
 use crate::lab_words::LabPacketArgs;
 use packhouse_lab::campaign::{Frozen, Rehearsal, rehearse};
@@ -36,7 +36,7 @@ pub(crate) fn execute(args: &LabPacketArgs, place: &Place) -> Result<Answer, Fai
     let campaign = prepared.campaign();
     let frozen = Frozen::load(&campaign, writer.ledger(), packet);
     let frozen = frozen.map_err(|error| step_failed(place, &error))?;
-    let rehearsed = rehearse(&campaign, &mut writer, &frozen, &prepared.tamperer());
+    let rehearsed = rehearse(&campaign, &mut writer, &frozen, &SecondJudge);
     let rehearsal = rehearsed.map_err(|error| step_failed(place, &error))?;
     prepared.remember(&writer)?;
     Ok(answer(&rehearsal, &packet.to_string(), place, &args.packet))

@@ -5,7 +5,6 @@ use crate::freeze;
 use crate::marker::{Found, Marker, MarkerError, Markers, file_system_name};
 use crate::rehearsal::{Now, fresh};
 use packhouse_base::digest::Digest;
-use packhouse_ledger::state::Standing;
 use packhouse_ledger::{Ledger, Stage};
 use packhouse_sys::fs::{Dir, FsError};
 
@@ -85,22 +84,6 @@ pub(crate) fn taken(
 /// The name of a folder's file system.
 pub(super) fn file_system(dir: &Dir) -> Result<String, FsError> {
     Ok(file_system_name(dir.fs_stat()?.kind))
-}
-
-/// A standing in words.
-pub(super) fn word(standing: Standing) -> &'static str {
-    match standing {
-        Standing::Registered => "registered",
-        Standing::Rehearsed => "rehearsed",
-        Standing::Reviewed => "reviewed",
-        Standing::Armed => "armed",
-        Standing::Nonce => "begun and not consumed",
-        Standing::Consumed => "consumed",
-        Standing::Closed => "consumed and closed",
-        Standing::SealedPass => "sealed: pass",
-        Standing::SealedFail => "sealed: fail",
-        Standing::SealedAbort => "sealed: abort",
-    }
 }
 
 fn is_fresh(campaign: &Campaign<'_>, ledger: &Ledger, frozen: &Frozen) -> Result<(), Fault> {

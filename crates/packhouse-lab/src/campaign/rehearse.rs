@@ -10,14 +10,21 @@ use super::run::{close, execute, open};
 use super::{Campaign, CampaignError, Fault, Frozen, REHEARSALS, checks};
 use crate::analysis::{Analysis, Kind, Verdict, analyse};
 use crate::prereg::Prereg;
+use crate::tamper::{self, Judge, Outcome, OwnJudge};
+use crate::verify::Evidence;
+use crate::world::HostError;
 use packhouse_bag::seal::{ANALYSIS_FILE, analysis_dir};
 use packhouse_bag::write_new::open_or_make_dir;
 use packhouse_bag::{Contents, write_new};
+use packhouse_base::canonical::render;
+use packhouse_base::digest::Digest;
+use packhouse_gate::{Noise, Rational};
 use packhouse_ledger::act::Rehearsed;
-use packhouse_ledger::{Stage, Writer};
+use packhouse_ledger::{Act, Stage, Writer};
 use packhouse_sys::fs::{Dir, FsError, FsErrorKind};
 use packhouse_sys::stat::FileKind;
-use std::collections::BTreeMap;
+use serde_json::json;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What came of a rehearsal.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,25 +43,8 @@ pub struct Rehearsal {
     pub elapsed_ns: u64,
 }
 
-/// Who tampers with copies of evidence and has them judged.
-pub trait Tamperer {
-    /// Tampers in every known way. `evidence` is a packet's folder with bag and analyses, `ledger`
-    /// the lines that there are.
-    fn tamper(&self, evidence: &Contents, ledger: &[u8]) -> Tampered;
-}
-
-/// What became of tampered copies.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Tampered {
-    /// How many there were.
-    pub tampers: u64,
-    /// How many both judges rejected for the expected reason.
-    pub rejected: u64,
-    /// The others, in words.
-    pub missed: Vec<String>,
-}
-
-/// Rehearses a packet, and enters what came of it.
+/// Rehearses a packet, and enters what came of it. `second` judges tampered copies beside our own
+/// analyzer.
 ///
 /// # Errors
 /// When the ledger does not admit a rehearsal of it, or can't be written.
@@ -62,7 +52,7 @@ pub fn rehearse(
     campaign: &Campaign<'_>,
     writer: &mut Writer,
     frozen: &Frozen,
-    tamperer: &dyn Tamperer,
+    second: &dyn Judge,
 ) -> Result<Rehearsal, CampaignError> {
     let started_ns = campaign.lab.clock.steady_ns();
     let analyzer = campaign.lab.host.analyzer()?;
@@ -74,7 +64,7 @@ pub fn rehearse(
         detectable_ns: None,
         elapsed_ns: 0,
     };
-    let all = all(campaign, writer, frozen, tamperer, &mut rehearsal);
+    let all = all(campaign, writer, frozen, second, &mut rehearsal);
     rehearsal.fault = all.err();
     rehearsal.elapsed_ns = campaign.lab.clock.steady_ns().saturating_sub(started_ns);
     let fault = rehearsal.fault.as_ref();
@@ -99,7 +89,7 @@ fn all(
     campaign: &Campaign<'_>,
     writer: &Writer,
     frozen: &Frozen,
-    tamperer: &dyn Tamperer,
+    second: &dyn Judge,
     rehearsal: &mut Rehearsal,
 ) -> Result<(), Fault> {
     checks::unchanged(campaign, frozen)?;
@@ -125,12 +115,15 @@ fn all(
         .map(|folder| write_new(&folder, ANALYSIS_FILE, &analysis.render()))?;
     written.map_err(|error| Fault::new(Stage::Analysis, error))?;
     let bag_is_good = judged(&analysis, frozen.prereg());
+    rehearsal.detectable_ns = detectable_ns(&analysis);
+    let noise_is_less = is_above_noise(rehearsal, frozen.prereg());
     rehearsal.analysis = Some(analysis);
     if let Some(fault) = broke {
         return Err(fault);
     }
     bag_is_good?;
-    tampered(&home, writer, tamperer, rehearsal)
+    noise_is_less?;
+    tampered(campaign, (&home, writer), second, rehearsal)
 }
 
 /// What the analysis of a null program must say.
@@ -157,25 +150,116 @@ fn judged(analysis: &Analysis, prereg: &Prereg) -> Result<(), Fault> {
     Ok(())
 }
 
+/// Has every tampered copy judged, and the evidence as it is.
 fn tampered(
-    home: &Dir,
-    writer: &Writer,
-    tamperer: &dyn Tamperer,
+    campaign: &Campaign<'_>,
+    (home, writer): (&Dir, &Writer),
+    second: &dyn Judge,
     rehearsal: &mut Rehearsal,
 ) -> Result<(), Fault> {
-    let evidence = Contents::read(home);
-    let evidence = evidence.map_err(|error| Fault::new(Stage::Analysis, error))?;
-    let tampered = tamperer.tamper(&evidence, writer.ledger().bytes());
-    (rehearsal.tampers, rehearsal.rejected) = (tampered.tampers, tampered.rejected);
-    let missed = tampered.missed.len();
-    match tampered.missed.first() {
-        None if tampered.rejected == tampered.tampers => Ok(()),
-        first => {
-            let first = first.map_or("no word of which", String::as_str);
-            let reason =
-                format!("{missed} tampered copies were not rejected as they must be: {first}");
-            Err(Fault::new(Stage::Analysis, reason))
+    let fault = |reason: String| Err(Fault::new(Stage::Analysis, reason));
+    let files = Contents::read(home);
+    let evidence = Evidence {
+        files: files.map_err(|error| Fault::new(Stage::Analysis, error))?,
+        links: BTreeSet::new(),
+        ledger: Some(with_green(campaign, writer, rehearsal)?.into()),
+    };
+    let own = OwnJudge(campaign.recipes);
+    let judges: [&dyn Judge; 2] = [&own, second];
+    for judge in judges {
+        let codes: Vec<String> = judge.codes(&evidence).into_iter().collect();
+        if !codes.is_empty() {
+            let codes = codes.join(", ");
+            return fault(format!(
+                "{} rejects what is as it was written: {codes}",
+                judge.name()
+            ));
         }
+    }
+    let outcomes = tamper::run(&evidence, &judges);
+    let missed: Vec<&Outcome> = outcomes.iter().filter(|one| !one.is_rejected()).collect();
+    rehearsal.tampers = outcomes.len() as u64;
+    rehearsal.rejected = (outcomes.len() - missed.len()) as u64;
+    match missed.first() {
+        None => Ok(()),
+        Some(first) => {
+            let count = missed.len();
+            fault(format!(
+                "{count} tampered copies are not rejected as they must be: {first}"
+            ))
+        }
+    }
+}
+
+/// The ledger as it will be if the rehearsal is green: what judges compare the evidence with.
+fn with_green(
+    campaign: &Campaign<'_>,
+    writer: &Writer,
+    rehearsal: &Rehearsal,
+) -> Result<Vec<u8>, Fault> {
+    let told = |error: HostError| Fault::new(Stage::Analysis, error);
+    let (ledger, analysis) = (writer.ledger(), rehearsal.analysis.as_ref());
+    let packet = analysis.map_or(Digest::from_bytes([0; 32]), |analysis| analysis.packet);
+    let act = Act::from(Rehearsed {
+        packet,
+        green: true,
+        stage: None,
+        reason: String::new(),
+        bag: analysis.map(|analysis| analysis.bag),
+        analysis: analysis.map(Analysis::digest),
+        analyzer: campaign.lab.host.analyzer().map_err(told)?,
+        tampers: 0,
+        rejected: 0,
+        elapsed_ns: 0,
+        detectable_ns: rehearsal.detectable_ns.clone(),
+    });
+    let line = render(&json!({
+        "at_ns": campaign.lab.clock.wall_ns(),
+        "body": act.body(),
+        "boot": campaign.lab.host.boot_id().map_err(told)?,
+        "index": ledger.entries().len(),
+        "kind": act.kind(),
+        "previous": ledger.head().to_string(),
+        "schema": packhouse_ledger::entry::SCHEMA,
+    }));
+    Ok([ledger.bytes(), &line].concat())
+}
+
+/// The smallest saving on each device that its blocks could have told from none: both arms were the
+/// control.
+fn detectable_ns(analysis: &Analysis) -> Option<BTreeMap<String, u64>> {
+    let mut detectable = BTreeMap::new();
+    for timing in &analysis.timing {
+        let savings = timing.savings.iter().map(|saving| {
+            let above = saving.numerator.parse().ok()?;
+            Rational::new(above, i128::from(saving.denominator))
+        });
+        let savings = savings.collect::<Option<Vec<Rational>>>()?;
+        let noise = Noise::of_savings(&savings).ok()?;
+        detectable.insert(timing.device.clone(), noise.detectable_ns());
+    }
+    (!detectable.is_empty()).then_some(detectable)
+}
+
+/// Whether the timing gate asks for more than the noise of two arms that are the same.
+fn is_above_noise(rehearsal: &Rehearsal, prereg: &Prereg) -> Result<(), Fault> {
+    let Some(timing) = &prereg.timing else {
+        return Ok(());
+    };
+    let fault = |reason: String| Err(Fault::new(Stage::Rehearsal, reason));
+    let Some(detectable_ns) = &rehearsal.detectable_ns else {
+        return fault("nothing is known of the noise: a timing leg has no blocks".to_owned());
+    };
+    let asked_ns = timing.minimum_median_saving_ns;
+    match detectable_ns
+        .iter()
+        .find(|(_, least_ns)| asked_ns < **least_ns)
+    {
+        None => Ok(()),
+        Some((device, least_ns)) => fault(format!(
+            "{device}: minimum_median_saving_ns is {asked_ns}, and these blocks tell a saving from \
+             none only from {least_ns} ns on"
+        )),
     }
 }
 

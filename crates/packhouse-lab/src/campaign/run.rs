@@ -332,7 +332,7 @@ fn armed(ledger: &Ledger, packet: Digest) -> Result<(), CampaignError> {
     Err(CampaignError::Standing {
         packet,
         expected: "armed",
-        actual: checks::word(actual),
+        actual: actual.as_str(),
     })
 }
 

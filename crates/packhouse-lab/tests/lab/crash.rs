@@ -74,7 +74,13 @@ fn operations(base: &Played, packet: Digest) -> u64 {
 fn a_run_stopped_anywhere_is_released_or_sealed_and_never_asked_again() {
     let (played, packet) = Played::armed(2);
     let count = operations(&played, packet);
-    let crashes = [Crash::Lost, Crash::Torn, Crash::Reordered, Crash::LostEntries, Crash::Kept];
+    let crashes = [
+        Crash::Lost,
+        Crash::Torn,
+        Crash::Reordered,
+        Crash::LostEntries,
+        Crash::Kept,
+    ];
     let (mut aborted, mut passed) = (0, 0);
     for at in 0..count {
         let crash = crashes[usize::try_from(at).expect("because it is small") % crashes.len()];
@@ -101,7 +107,10 @@ fn a_run_stopped_anywhere_is_released_or_sealed_and_never_asked_again() {
         }
         assert!(first_cases(&programs) <= 1, "{label}: asked {asked} before");
     }
-    assert!(aborted > 10 && passed > 10, "{aborted} aborted, {passed} passed of {count}");
+    assert!(
+        aborted > 10 && passed > 10,
+        "{aborted} aborted, {passed} passed of {count}"
+    );
 }
 
 #[test]
@@ -110,7 +119,13 @@ fn a_full_or_failing_disk_anywhere_is_released_or_sealed_when_there_is_room() {
     let count = operations(&played, packet);
     for at in (0..count).step_by(7) {
         let eio = FsErrorKind::Errno(5);
-        for fault in [Fault::Full { at }, Fault::Error { at: at + 1, kind: eio }] {
+        for fault in [
+            Fault::Full { at },
+            Fault::Error {
+                at: at + 1,
+                kind: eio,
+            },
+        ] {
             let label = format!("{fault:?} of {count}");
             let programs = played.programs.again();
             let sim = played.sim.crash(Crash::Kept, at);

@@ -9,13 +9,13 @@ use packhouse_component::message::{
     PROTOCOL, Reply, Request, TensorRecord, Timed, Wanted, Witness,
 };
 use packhouse_fixture::{Inputs, kernels};
-use packhouse_lab::campaign::{Campaign, Frozen, Tampered, Tamperer};
+use packhouse_lab::campaign::Campaign;
 use packhouse_lab::freeze;
 use packhouse_lab::packet::Object;
 use packhouse_lab::recipes::Recipes;
 use packhouse_lab::sessions::{Broken, Ending, Gone, Session, Sessions, Terms};
 use packhouse_lab::world::{Commit, Host, HostError, Lab, Launch};
-use packhouse_ledger::act::{Armed, Genesis, LaneAction, Name, Registered, Reviewed};
+use packhouse_ledger::act::{Armed, Genesis, LaneAction, Name, Registered, Rehearsed, Reviewed};
 use packhouse_ledger::{Act, Review, Writer, act};
 use packhouse_sim::{SimClock, SimFs};
 use packhouse_sys::clock::Clock as _;
@@ -101,15 +101,24 @@ impl Played {
         }
     }
 
-    /// A lab with a packet that is armed.
+    /// A lab with a packet that is armed, after a rehearsal that is only in the ledger.
     pub(crate) fn armed(seed: u64) -> (Self, Digest) {
         let (played, packet) = Self::registered(seed);
         played.act(|campaign, writer| {
-            let frozen = Frozen::load(campaign, writer.ledger(), packet).expect("because it is");
-            let rehearsed =
-                packhouse_lab::campaign::rehearse(campaign, writer, &frozen, &NoTampers);
-            let rehearsal = rehearsed.expect("because it can be entered");
-            assert_eq!(rehearsal.fault, None);
+            let rehearsed = Rehearsed {
+                packet,
+                green: true,
+                stage: None,
+                reason: String::new(),
+                bag: Some(Digest::of(b"bag")),
+                analysis: Some(Digest::of(b"analysis")),
+                analyzer: campaign.lab.host.analyzer().expect("because it is played"),
+                tampers: 0,
+                rejected: 0,
+                elapsed_ns: 0,
+                detectable_ns: None,
+            };
+            played.enter(writer, rehearsed);
         });
         played.arm(packet);
         (played, packet)
@@ -432,15 +441,6 @@ impl Session for Running {
     }
 }
 
-/// Judges nothing, and finds nothing.
-pub(crate) struct NoTampers;
-
-impl Tamperer for NoTampers {
-    fn tamper(&self, _: &packhouse_bag::Contents, _: &[u8]) -> Tampered {
-        Tampered::default()
-    }
-}
-
 fn told(tap: &mut dyn Tap, side: Side, message: &[u8]) {
     tap.told(&Event::Said {
         at_ns: 0,
@@ -610,7 +610,7 @@ fn seen(order: &CaseOrder, made: &BTreeMap<String, Vec<u8>>) -> Seen {
 }
 
 /// Made once: fixtures cost more than all else here.
-static RECIPES: LazyLock<Recipes> = LazyLock::new(Recipes::default);
+pub(crate) static RECIPES: LazyLock<Recipes> = LazyLock::new(Recipes::default);
 
 pub(crate) const FIXTURE: &str = "mul-mxfp4-ggml-cpu-repack-v1";
 const CANDIDATE: &str = "candidate";
