@@ -15,6 +15,7 @@ pub mod blocks;
 pub mod bootstrap;
 pub mod crossover;
 pub mod exact;
+pub mod held_out;
 mod natural;
 pub mod permutation;
 pub mod portfolio;

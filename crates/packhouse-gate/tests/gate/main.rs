@@ -5,6 +5,7 @@
 mod crossovers;
 mod exactness;
 mod failures;
+mod held_out;
 mod properties;
 mod rates;
 mod second;
