@@ -114,6 +114,10 @@ fn a_line_out_of_place_is_refused_where_it_stands() {
         format!("entry 1: previous {wrong}, but the entry before has digest {head}")
     );
     assert_eq!(error.code(), Some("ledger.previous"));
+    // Nothing is before the first.
+    let first = Entry::render(&genesis().into(), 0, wrong, 1, "b");
+    let error = Ledger::parse(&first).expect_err("because it is chained to something");
+    assert_eq!(error.code(), Some("ledger.previous"));
 }
 
 #[test]

@@ -4,10 +4,10 @@
 use crate::sandbox::Sandbox;
 use packhouse_base::digest::Digest;
 use packhouse_ledger::act::{
-    Armed, Closed, Consumed, Name, Nonce, Registered, Rehearsed, Sealed, Verdict,
+    Armed, Closed, Consumed, Name, Nonce, Registered, Rehearsed, Review, Reviewed, Sealed, Verdict,
 };
 use packhouse_ledger::{Act, Writer};
-use packhouse_sys::clock::RealClock;
+use packhouse_sys::clock::{Clock as _, RealClock};
 use packhouse_sys::fs::{Dir, Fs as _, LockKind};
 use packhouse_sys::real::RealFs;
 use serde_json::Value;
@@ -18,16 +18,19 @@ use std::process::{Command, Output, Stdio};
 struct World {
     sandbox: Sandbox,
     lab: PathBuf,
+    /// A home on a disk: a `/tmp` may be in RAM, where no marker is taken.
+    home: tempfile::TempDir,
 }
 
 impl World {
     fn new() -> Self {
         let sandbox = Sandbox::new();
         let lab = sandbox.path("lab");
-        let world = Self { sandbox, lab };
-        let folder = world.lab.to_str().expect("because it is plain text");
-        let made = world.sandbox.command(&["lab", "init", folder, "--execute"]);
-        said(&world.run(made), 0);
+        let home = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"));
+        let home = home.expect("because cargo made that folder");
+        let world = Self { sandbox, lab, home };
+        std::fs::create_dir(&world.lab).expect("because the sandbox is ours");
+        world.done(&["init", "--execute"]);
         world.done(&["lane", "open", "example", "--reason", "first", "--execute"]);
         world
     }
@@ -48,9 +51,42 @@ impl World {
     fn append(&self, act: impl Into<Act>) {
         let mut writer =
             Writer::open(&self.folder(), None, &RealClock).expect("because it is free");
+        let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
+        let boot = boot.expect("because Linux has one");
         writer
-            .append(act, 1, "boot")
+            .append(act, RealClock.wall_ns(), boot.trim())
             .expect("because it contradicts nothing");
+    }
+
+    /// Enters a green rehearsal of `example` by this program on this boot, and an approval.
+    fn rehearsed(&self) {
+        let list = self.json(&["ledger", "ls"], 0);
+        let packet = list["entries"][2]["body"]["packet"].as_str();
+        let packet = packet.and_then(|packet| Digest::parse(packet).ok());
+        let packet = packet.expect("because it is registered");
+        let program = std::fs::read(env!("CARGO_BIN_EXE_packhouse"));
+        let some = Some(Digest::from_bytes([1; 32]));
+        self.append(Rehearsed {
+            packet,
+            green: true,
+            stage: None,
+            reason: String::new(),
+            bag: some,
+            analysis: some,
+            analyzer: Digest::of(&program.expect("because cargo built it")),
+            tampers: 0,
+            rejected: 0,
+            elapsed_ns: 1,
+            detectable_ns: None,
+        });
+        let (reviewer, verdict) = ("ada".to_owned(), Review::Approve);
+        self.append(Reviewed {
+            packet,
+            reviewer,
+            verdict,
+            note: String::new(),
+            rehearsal: 3,
+        });
     }
 
     fn folder(&self) -> Dir {
@@ -64,8 +100,14 @@ impl World {
     fn lab_command(&self, words: &[&str]) -> Command {
         let words: Vec<&str> = ["lab"].iter().chain(words).copied().collect();
         let mut command = self.sandbox.command(&words);
-        command.current_dir(&self.lab);
+        command.current_dir(&self.lab).env("HOME", self.home.path());
         command
+    }
+
+    /// What this user has seen of ledgers is gone.
+    fn forget(&self) {
+        std::fs::remove_dir_all(self.home.path().join(".local/state/packhouse/lab/heads"))
+            .expect("because the head was noted there");
     }
 
     fn run(&self, mut command: Command) -> Output {
@@ -130,13 +172,12 @@ fn without_execute_nothing_is_written_and_what_stays_is_named() {
         assert_eq!(world.bytes(), before);
         // The command that it names does it.
         let mut shell = world.sandbox.shell(&format!("\"$0\" lab {command}"), &[]);
-        shell.current_dir(&world.lab);
+        shell.current_dir(&world.lab).env("HOME", world.home.path());
         let text = said(&world.run(shell), 0);
         assert!(text.starts_with("done: "), "{text}");
         assert!(world.bytes().starts_with(&before) && world.bytes() != before);
         world.put(&before);
-        std::fs::remove_dir_all(world.sandbox.path("home/.local/state/packhouse/lab/heads"))
-            .expect("because the head was noted there");
+        world.forget();
     }
 }
 
@@ -275,14 +316,10 @@ fn an_earlier_copy_must_be_a_prefix_and_it_is_said_how_it_is_not() {
     let verify = ["ledger", "verify", "--previous", file];
     world.done(&verify);
     // Somebody else's home has not seen it, so only the copy can tell.
-    let forget = || {
-        std::fs::remove_dir_all(world.sandbox.path("home/.local/state/packhouse/lab/heads"))
-            .expect("because the head was noted there");
-    };
     std::fs::write(&earlier, &one).expect("because the folder is ours");
     let text = String::from_utf8(one).expect("because JSON is text");
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
-    forget();
+    world.forget();
     world.put(lines[..2].concat().as_bytes());
     let report = world.json(&verify, 1);
     let words = &report["findings"][0]["words"];
@@ -290,7 +327,7 @@ fn an_earlier_copy_must_be_a_prefix_and_it_is_said_how_it_is_not() {
         words,
         "truncated: 2 entries, where the earlier ledger has 3"
     );
-    forget();
+    world.forget();
     world.done(&["ledger", "note", "another", "--execute"]);
     let report = world.json(&verify, 1);
     let words = report["findings"][0]["words"]
@@ -511,6 +548,93 @@ fn a_record_needs_a_packet_a_sealed_pass_and_its_evidence() {
     let missing = found.iter().find(|one| one["code"] == "ledger.evidence");
     let missing = missing.expect("because the evidence is not there");
     assert_eq!(missing["path"], format!("evidence/{packet}"));
+}
+
+/// The words of `lab record` of `example`.
+fn record<'a>(key: &'a str, width: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    let words = [
+        "record", key, "example", "--claim", "all bits", "--width", width,
+    ];
+    [&words, more].concat()
+}
+
+/// From a lab that was just made to a record, by the real program and its own kernels. Rehearsals
+/// have their own tests: this one's is an entry.
+#[test]
+fn a_sealed_pass_becomes_a_record_of_what_it_gated_and_of_nothing_else() {
+    let world = World::new();
+    world.done(&["register", "example", "--execute"]);
+    world.rehearsed();
+    world.done(&["arm", "example", "--execute"]);
+    world.done(&["run", "example", "--execute"]);
+    let report = world.json(&["ledger", "verify"], 0);
+    assert_eq!(
+        (&report["checked"]["bags"], &report["checked"]["seals"]),
+        (&1.into(), &1.into())
+    );
+    let text = world.ends(&record("example", "9", &[]), 3);
+    assert!(
+        text.starts_with("error: a width that was not gated: 9\n"),
+        "{text}"
+    );
+    assert!(
+        text.contains("cause: packet example gated widths 1, 4\n"),
+        "{text}"
+    );
+    let text = world.ends(&record("other", "1", &[]), 3);
+    assert!(
+        text.starts_with("error: not the key of the packet's lane: other\n"),
+        "{text}"
+    );
+    let text = world.done(&record("example", "4", &["--width", "1", "--width", "4"]));
+    assert!(
+        text.starts_with("would: record example: all bits, by packet "),
+        "{text}"
+    );
+    let done = world.json(&record("example", "4", &["--width", "1", "--execute"]), 0);
+    assert_eq!(done["body"]["widths"], serde_json::json!([1, 4]));
+    let entry = done["entry"].to_string();
+    let text = world.ends(&record("example", "1", &["--execute"]), 3);
+    assert!(
+        text.contains(&format!("entry {entry} is the current record of example")),
+        "{text}"
+    );
+    assert!(
+        text.trim_end().ends_with(&format!("--supersedes {entry}")),
+        "{text}"
+    );
+    let text = world.ends(
+        &record("example", "1", &["--supersedes", "2", "--execute"]),
+        3,
+    );
+    assert!(
+        text.contains("the current record of \"example\" is entry"),
+        "{text}"
+    );
+    let before = world.bytes();
+    // Evidence that no longer holds makes no record.
+    let evidence = world.lab.join("evidence");
+    let packet = std::fs::read_dir(&evidence).expect("because a run left evidence");
+    let packet = packet
+        .flatten()
+        .next()
+        .expect("because there is one packet")
+        .path();
+    let seal = packet.join("seal-1.json");
+    let sealed = std::fs::read(&seal).expect("because it is sealed");
+    std::fs::remove_file(&seal).expect("because it is ours");
+    let text = world.ends(&record("example", "1", &["--supersedes", &entry]), 3);
+    assert!(
+        text.starts_with("error: evidence that does not hold: "),
+        "{text}"
+    );
+    let report = world.json(&["ledger", "verify"], 1);
+    let found = report["findings"].as_array().expect("because it is a list");
+    let codes: Vec<_> = found.iter().map(|one| one["code"].clone()).collect();
+    assert!(codes.contains(&"ledger.evidence".into()), "{codes:?}");
+    std::fs::write(&seal, sealed).expect("because it is ours");
+    world.done(&["ledger", "verify"]);
+    assert_eq!(world.bytes(), before);
 }
 
 /// What CI asks of the ledger in Git.
