@@ -26,7 +26,7 @@ fn analysis(evidence: &Evidence) -> Vec<Tamper> {
         "packet" => &["analysis.packet"],
         "analyzer" => &["seal.head"],
         "kind" | "verdict" | "says" | "says[]" => &["analysis.verdict"],
-        "status" | "timing" => &["record.type"],
+        "status" | "timing" => &["record.type", "analysis.verdict"],
         place if place.starts_with("gates") => &["analysis.gate"],
         place if place.starts_with("rows") => &["analysis.row"],
         place if place.starts_with("timing") => &["analysis.timing"],

@@ -489,7 +489,8 @@ fn seen(turn: &Turn) -> Vec<Tamper> {
             },
         ),
         seen.tamper("seen: an input of no case", &["leg.order"], |line| {
-            line["seen"]["inputs"]["tampered"] = Value::Null;
+            let name = format!("{}.bin", Digest::of(b"tampered"));
+            line["seen"]["inputs"][&name] = Value::Null;
         }),
         seen.tamper("seen: an input more", &["answer.input-extra"], |line| {
             line["seen"]["inputs_extra"] = json!(["tampered"]);

@@ -176,12 +176,15 @@ fn payload() -> Vec<Tamper> {
         &["leg.end"],
         both,
     ));
-    let legs = ["leg.json", "exchange.jsonl"];
-    for file in legs {
+    let legs: [(&str, &[&'static str]); 2] = [
+        ("leg.json", &["record.missing"]),
+        ("exchange.jsonl", &["record.missing", "rows.missing"]),
+    ];
+    for (file, codes) in legs {
         let changes = vec![Change::Remove(format!("bag/data/legs/00/{file}"))];
         tampers.push(Tamper::within(
             format!("legs/00/{file} removed"),
-            &["record.missing"],
+            codes,
             changes,
         ));
     }

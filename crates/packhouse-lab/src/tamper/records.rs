@@ -372,7 +372,7 @@ fn authority(evidence: &Evidence, is_run: bool) -> Vec<Tamper> {
                 "body.bag",
                 "body.analysis",
             ],
-            ..Form::record(format!("authority.jsonl ({kind})"), |_| ANY_OF_AUTHORITY)
+            ..Form::record(format!("authority.jsonl ({kind})"), of_authority)
         };
         let mut all = form.tampers(&entry, true, &|bytes| Change::line(path, number, bytes));
         // What all kinds have in common, of the first one only.
@@ -428,15 +428,23 @@ fn authority(evidence: &Evidence, is_run: bool) -> Vec<Tamper> {
     tampers
 }
 
-/// What another value in a line of the authority is found by.
-const ANY_OF_AUTHORITY: &[&str] = &[
-    "authority.chain",
-    "authority.state",
-    "authority.nonce",
-    "marker.ledger",
-    "ledger.authority",
-    "record.type",
-];
+/// What another value in a line of the authority is found by. What is there for people only is found
+/// by the next line's link, where there is one.
+fn of_authority(place: &str) -> &'static [&'static str] {
+    match place {
+        "at_ns" | "boot" | "body.reason" | "body.treatment" | "body.note" | "body.lab" => {
+            &["authority.chain", "ledger.authority", "analysis.bag"]
+        }
+        _ => &[
+            "authority.chain",
+            "authority.state",
+            "authority.nonce",
+            "marker.ledger",
+            "ledger.authority",
+            "record.type",
+        ],
+    }
+}
 
 /// Lane and preregistration: another text is another document, and no document is none.
 fn documents(evidence: &Evidence) -> Vec<Tamper> {
