@@ -212,15 +212,13 @@ fn code_and_path(failure: &str) -> (&str, &str) {
 
 /// Makes findings of the failures that a stored gate does not have.
 fn unsaid(record: &mut Record<'_>, said: &Said, gate: &Gate, content: &Content) {
-    let codes: BTreeSet<&str> = said
-        .failures
-        .iter()
-        .map(|failure| code_and_path(failure).0)
-        .collect();
+    let all = said.failures.iter();
+    let told: BTreeSet<(&str, &str)> = all.map(|failure| code_and_path(failure)).collect();
     let is_unsaid = |finding: &&Finding| {
         let mut own = gate.failures.iter();
         let is_own = own.any(|(code, path)| *code == finding.code && *path == finding.path);
-        is_own && !codes.contains(finding.code) && said.count <= 20
+        let is_told = told.contains(&(finding.code, finding.path.as_str()));
+        is_own && !is_told && said.count <= 20
     };
     let found: Vec<Finding> = content
         .report

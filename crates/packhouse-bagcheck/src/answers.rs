@@ -271,7 +271,7 @@ impl Judge<'_, '_> {
         }
         for name in seen.inputs.keys().filter(|name| !files.contains_key(name)) {
             self.find(
-                "record.type",
+                "leg.order",
                 format!("`seen` has an input {name} of no case"),
             );
         }

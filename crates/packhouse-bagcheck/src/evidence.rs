@@ -248,11 +248,13 @@ impl Evidence<'_> {
         };
         if self.content.is_rehearsal() {
             let analysis = file(self.tree, "analysis-1/analysis.json").map(|own| sha256(own));
-            let is_cited = packet.rehearsals.iter().any(|(_, bag, cited)| {
-                *bag == self.bag && (is_alone || Some(cited) == analysis.as_ref())
-            });
-            if !is_cited {
-                refuse("no rehearsal of the packet has this bag and analysis".to_owned());
+            let cited = packet.rehearsals.iter().filter(|own| own.bag == self.bag);
+            let cited: Vec<&Option<String>> = cited.map(|own| &own.analysis).collect();
+            if cited.is_empty() {
+                let note = "the ledger does not cite this rehearsal";
+                report.notes.push(note.to_owned());
+            } else if !is_alone && !cited.contains(&&analysis) {
+                refuse("cites this rehearsal with another analysis".to_owned());
             }
             return;
         }

@@ -286,8 +286,11 @@ impl Judge<'_> {
             }
         }
         if key.is_timed && !place.hello.times {
-            self.report
-                .find("leg.order", &path, "cycles of a program that does not time");
+            self.report.find(
+                "case.cycles",
+                &path,
+                "cycles of a program that does not time",
+            );
         }
         let (line, at_ns, reply) = asked.reply.as_ref()?;
         let path = self.line(*line);

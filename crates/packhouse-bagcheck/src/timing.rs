@@ -227,18 +227,26 @@ mod tests {
     }
 
     #[test]
-    fn figures_of_known_blocks() {
+    fn figures_are_those_of_the_page() {
+        let blocks: [[i128; 4]; 6] = [
+            [1040, 900, 910, 1047],
+            [1010, 1000, 1003, 1004],
+            [1001, 980, 985, 1012],
+            [1000, 1031, 999, 1000],
+            [1020, 990, 970, 1007],
+            [1011, 1001, 1004, 1011],
+        ];
+        let savings = blocks.map(|[a1, b1, b2, a2]| a1 + a2 - b1 - b2);
         let figures = Figures {
             leg: 0,
             device: "cpu".to_owned(),
-            savings: vec![4, -2, 6, 8],
-            cycles: 1,
-            wins: 3,
+            savings: savings.to_vec(),
+            cycles: 7,
+            wins: 5,
         };
-        assert_eq!(text(figures.median()), "5/2");
-        // Sums i <= j: -4 2 4 6 8 10 12 12 14 16, the middle two 8 and 10: 9/4 of a nanosecond's half.
-        assert_eq!(text(figures.hodges_lehmann()), "9/4");
-        let bound = figures.lower_bound();
-        assert!(bound.numerator < figures.median().numerator * bound.denominator);
+        assert_eq!(text(figures.median()), "65/28");
+        assert_eq!(text(figures.hodges_lehmann()), "39/14");
+        assert_eq!(text(figures.lower_bound()), "-13/28");
+        assert_eq!(sign::p(5, 1), "0.21875");
     }
 }

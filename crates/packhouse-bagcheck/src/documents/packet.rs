@@ -67,7 +67,7 @@ pub(crate) fn packet(
     record.schema(map, "packhouse/packet/1")?;
     record.word(map, "kind", &["component"])?;
     record.digest(map, "analyzer")?;
-    record.text(map, "checker")?;
+    record.formed(map, "checker", "a text", forms::is_text)?;
     let lane = record.fields(map.get("lane")?, "lane", &["id", "sha256"], &[])?;
     let packet = Packet {
         experiment: record.formed(map, "experiment", "an id", forms::is_experiment)?,
@@ -145,7 +145,8 @@ pub(crate) fn objects(record: &mut Record<'_>, map: &Map) -> Option<BTreeSet<Str
     let mut digests = BTreeSet::new();
     for item in record.list(map, "objects")? {
         let map = record.fields(item, "objects", &["name", "sha256"], &[])?;
-        let name = record.some_text(map, "name")?;
+        let is_good = |name: &str| forms::is_text(name) && forms::is_path(name);
+        let name = record.formed(map, "name", "the name of a file", is_good)?;
         let digest = record.digest(map, "sha256")?;
         if name.contains('/') {
             record.find(

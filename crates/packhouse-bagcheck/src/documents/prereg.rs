@@ -308,7 +308,7 @@ fn paths(record: &mut Record<'_>, map: &Map, name: &str) -> Option<Vec<String>> 
             true => parts.len() == 3 && parts[2] == "packet.json",
             false => is_own,
         };
-        if paths.iter().any(clashes) || (name == "frozen" && is_refused) {
+        if paths.iter().any(clashes) || is_refused {
             let words = format!("`{name}` {path:?} is there twice, or can't be frozen");
             record.find("record.type", words);
             return None;

@@ -54,11 +54,20 @@ pub(crate) struct Packet {
     pub(crate) approvals: usize,
     /// Seals by number: seal, analysis, verdict, and the index of the entry.
     pub(crate) seals: BTreeMap<u64, Seal>,
-    /// Rehearsals: index of the entry, bag and analysis.
-    pub(crate) rehearsals: Vec<(u64, String, String)>,
+    /// What its rehearsals left.
+    pub(crate) rehearsals: Vec<Rehearsal>,
     rehearsal: Option<(u64, bool)>,
     words: BTreeMap<String, (u64, bool)>,
     current: BTreeSet<u64>,
+}
+
+/// What a rehearsal left.
+#[derive(Clone, Debug)]
+pub(crate) struct Rehearsal {
+    /// Digest of its bag; empty where it left none.
+    pub(crate) bag: String,
+    /// Digest of its analysis.
+    pub(crate) analysis: Option<String>,
 }
 
 /// One seal as the ledger has it.
@@ -296,9 +305,11 @@ impl Packet {
             "rehearsed" => {
                 let is_green = body.flag("green");
                 self.rehearsal = Some((entry.index, is_green));
-                let (bag, analysis) = (body.text("bag").to_owned(), body.text("analysis"));
-                self.rehearsals
-                    .push((entry.index, bag, analysis.to_owned()));
+                let analysis = body.text("analysis");
+                self.rehearsals.push(Rehearsal {
+                    bag: body.text("bag").to_owned(),
+                    analysis: (!analysis.is_empty()).then(|| analysis.to_owned()),
+                });
                 self.stand = if is_green {
                     Stand::Rehearsed
                 } else {

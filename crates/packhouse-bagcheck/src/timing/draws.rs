@@ -38,13 +38,39 @@ impl Draws {
 
     /// Draws one of so many: words that would favour the first ones are left out.
     pub(super) fn below(&mut self, count: usize) -> usize {
-        let count = count as u128;
-        let bound = (1u128 << 64) - (1u128 << 64) % count;
+        let count = count as u64;
+        // 2^64 mod count words at the end are too many.
+        let spare = (u64::MAX % count + 1) % count;
         loop {
-            let word = u128::from(self.word());
-            if word < bound {
+            let word = self.word();
+            if word <= u64::MAX - spare {
                 return usize::try_from(word % count).expect("because it is below a length");
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_and_draws_are_those_of_the_page() {
+        let mut draws = Draws::new();
+        let words = [(); 4].map(|()| draws.word());
+        assert_eq!(
+            words,
+            [
+                6544897189015271155,
+                1250153736183793119,
+                16715365399172884128,
+                14401875542994505708
+            ]
+        );
+        for _ in 4..8 {
+            draws.word();
+        }
+        let drawn = [(); 8].map(|()| draws.below(31));
+        assert_eq!(drawn, [8, 27, 11, 7, 4, 10, 4, 20]);
     }
 }
