@@ -4,7 +4,7 @@ use super::live::{Live, Topic};
 use super::next::{Next, of_lane, of_packet};
 use super::report::of_packet_marks;
 use super::sections::{in_order, seal_link, widths};
-use super::values::{Found, Gate, Lane, Packet, Page, Sealed};
+use super::values::{Found, Gate, Lane, Packet, Page, Sealed, Timing};
 use super::words::{code, href, md, short, utc};
 
 /// The state page.
@@ -42,6 +42,10 @@ pub(super) fn report(page: &Page, packet: &Packet, prefix: &str) -> String {
         if let Found::Here(found) = &sealed.reading {
             text += &format!("\n### Gates of analysis {}\n\n", sealed.number);
             text += &gates(&found.gates);
+            if !found.timing.is_empty() {
+                text += &format!("\n### Timing of analysis {}\n\n", sealed.number);
+                text += &timings(&found.timing);
+            }
             if !found.says.is_empty() {
                 text += "\nNot proven by the bag alone:\n\n";
             }
@@ -313,6 +317,30 @@ fn gates(gates: &[Gate]) -> String {
     });
     let head = ["gate", "passed", "threshold", "measured", "basis"];
     table(&head, rows.collect(), "No gate was reached.\n")
+}
+
+fn timings(timing: &[Timing]) -> String {
+    let rows = timing.iter().map(|one| {
+        vec![
+            one.leg.to_string(),
+            md(&one.device),
+            format!("{} of {}", one.wins, one.savings.len()),
+            one.median.text(),
+            one.hodges_lehmann.text(),
+            one.bootstrap_lower_95.text(),
+            md(&one.sign_test_p),
+        ]
+    });
+    let head = [
+        "leg",
+        "device",
+        "wins",
+        "median saving a cycle",
+        "Hodges-Lehmann",
+        "bootstrap, lower 95 %",
+        "sign test, p",
+    ];
+    table(&head, rows.collect(), "No leg was timed.\n")
 }
 
 fn observed(text: &mut String, live: &Live) {

@@ -65,9 +65,12 @@ struct Case {
 
 fn matrix_strip(strip: &Strip<'_>, cells: &BTreeMap<Case, bool>) -> Markup {
     let equal = cells.values().filter(|equal| **equal).count();
-    let lines = cells.len().div_ceil(CELLS_A_LINE);
-    let cases: Vec<Case> = cells.keys().copied().collect();
-    let columns = cells.len().clamp(COLUMNS_MIN, CELLS_A_LINE);
+    let is_whole = cells.len() <= CELLS_MAX;
+    let shown = cells.iter().filter(|(_, equal)| is_whole || !**equal);
+    let shown: Vec<(&Case, &bool)> = shown.take(CELLS_MAX).collect();
+    let lines = shown.len().div_ceil(CELLS_A_LINE).max(1);
+    let cases: Vec<Case> = shown.iter().map(|(case, _)| **case).collect();
+    let columns = shown.len().clamp(COLUMNS_MIN, CELLS_A_LINE);
     let said = format!("{equal} of {} cases as promised", cells.len());
     html! {
         div.strip {
@@ -79,10 +82,13 @@ fn matrix_strip(strip: &Strip<'_>, cells: &BTreeMap<Case, bool>) -> Markup {
             }
             svg width="100%" height=(lines * LINE_PX) role="img" aria-label=(said) {
                 title { (said) }
-                @for (place, (case, equal)) in cells.iter().enumerate() {
-                    (cell(place, columns, *case, *equal))
+                @for (place, (case, equal)) in shown.iter().enumerate() {
+                    (cell(place, columns, **case, **equal))
                 }
                 (widths(&cases, columns))
+            }
+            @if !is_whole {
+                p.soft { "Too many to draw: at most " (CELLS_MAX) " that failed are shown." }
             }
         }
     }
@@ -139,6 +145,8 @@ fn cell(place: usize, columns: usize, case: Case, equal: bool) -> Markup {
     }
 }
 
+/// More cells than that make a page that is too long to be looked at.
+const CELLS_MAX: usize = 512;
 const CELLS_A_LINE: usize = 32;
 const COLUMNS_MIN: usize = 8;
 const CELL_PX: usize = 15;
@@ -196,7 +204,7 @@ pub(super) fn timing(timing: &Timing, rule: Option<TimingRule>) -> Markup {
                     @let most = timing.savings.iter().max_by(|a, b| a.compared(**b));
                     @if let Some((least, most)) = least.zip(most) {
                         span.key {
-                            (cut) " bars cut: blocks save " (least.text()) " to " (most.text())
+                            (cut) (if cut == 1 { " bar" } else { " bars" }) " cut: blocks save " (least.text()) " to " (most.text())
                         }
                     }
                 }

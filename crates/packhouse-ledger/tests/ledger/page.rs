@@ -3,7 +3,7 @@
 use crate::page_samples::{self as samples, hex};
 use crate::story::{self, Story, digest};
 use packhouse_ledger::act::{LaneAction, Review, Verdict};
-use packhouse_ledger::page::{Documents, Found, LaneText, Page, Plan};
+use packhouse_ledger::page::{Documents, Found, LaneText, Packet, Page, Plan, Row};
 use proptest::prelude::*;
 
 fn drawn(story: &Story) -> Page {
@@ -228,6 +228,42 @@ fn nothing_is_shown_of_an_analysis_that_is_not_the_ledgers() {
             "{text}"
         );
     }
+}
+
+/// One disturbed block must not flatten the others, and a long analysis must not make a page that
+/// nobody can look at: what is cut or left out is said, and what failed is not left out.
+#[test]
+fn what_is_cut_from_a_plot_is_said() {
+    let mut found = samples::evidence(&|text| text.to_owned());
+    let mut page = samples::plain();
+    let mut seal = page.packets[1].seals[0].clone();
+    assert!(!page.html("").contains(" cut: blocks save "));
+    found.timing[0].savings[3].numerator = 90_000_000;
+    let row = found.rows[0].clone();
+    for index in 100..1_000 {
+        let equal = index != 777;
+        let row = Row {
+            index,
+            equal,
+            ..row.clone()
+        };
+        found.rows.push(row);
+    }
+    seal.reading = Found::Here(found);
+    page.packets = vec![Packet {
+        seals: vec![seal],
+        ..page.packets[1].clone()
+    }];
+    let html = page.html("");
+    assert!(
+        html.contains("1 bar cut: blocks save 137.500 us to 45.000 ms"),
+        "{html}"
+    );
+    assert!(
+        html.contains("Too many to draw") && html.contains(">911/912<"),
+        "{html}"
+    );
+    assert!(html.contains("case 777, width 1") && !html.contains("case 776, width 1"));
 }
 
 #[test]
