@@ -39,8 +39,8 @@ if [ ! -f "$file" ] || [ -L "$file" ]; then
   exit 1
 fi
 # What follows the last newline was never reported, and a writer may have cut it off since.
-bytes=$(python3 -c 'import sys; print(open(sys.argv[1], "rb").read().rfind(b"\n") + 1)' "$earlier") ||
-  exit 3
+end='import sys; print(open(sys.argv[1], "rb").read().rfind(b"\n") + 1)'
+bytes=$(python3 -c "$end" "$earlier") || exit 3
 now=$(stat -c %s "$file") || exit 3
 if [ "$now" -lt "$bytes" ]; then
   printf 'error: truncated since commit %s: %s has %s bytes, and had %s\n' \

@@ -65,20 +65,8 @@ impl World {
         let packet = packet.and_then(|packet| Digest::parse(packet).ok());
         let packet = packet.expect("because it is registered");
         let program = std::fs::read(env!("CARGO_BIN_EXE_packhouse"));
-        let some = Some(Digest::from_bytes([1; 32]));
-        self.append(Rehearsed {
-            packet,
-            green: true,
-            stage: None,
-            reason: String::new(),
-            bag: some,
-            analysis: some,
-            analyzer: Digest::of(&program.expect("because cargo built it")),
-            tampers: 0,
-            rejected: 0,
-            elapsed_ns: 1,
-            detectable_ns: None,
-        });
+        let program = Digest::of(&program.expect("because cargo built it"));
+        self.append(green(packet, program));
         let (reviewer, verdict) = ("ada".to_owned(), Review::Approve);
         self.append(Reviewed {
             packet,
@@ -121,6 +109,17 @@ impl World {
 
     fn done(&self, words: &[&str]) -> String {
         self.ends(words, 0)
+    }
+
+    /// Runs a command that is refused in these words, and writes nothing.
+    fn refuses(&self, words: &[&str], exit: i32, expected: &str) {
+        let before = self.bytes();
+        let text = self.ends(words, exit);
+        assert!(
+            text.starts_with("error: ") && text.contains(expected),
+            "{text}"
+        );
+        assert_eq!(self.bytes(), before);
     }
 
     fn json(&self, words: &[&str], exit: i32) -> Value {
@@ -184,15 +183,7 @@ fn without_execute_nothing_is_written_and_what_stays_is_named() {
 #[test]
 fn lanes_wait_go_on_and_end_and_each_refusal_says_why() {
     let world = World::new();
-    let refused = |words: &[&str], exit: i32, expected: &str| {
-        let before = world.bytes();
-        let text = world.ends(words, exit);
-        assert!(
-            text.starts_with("error: ") && text.contains(expected),
-            "{text}"
-        );
-        assert_eq!(world.bytes(), before);
-    };
+    let refused = |words: &[&str], exit, expected| world.refuses(words, exit, expected);
     let act = |action: &'static str, lane: &'static str, more: &[&'static str]| {
         let words = ["lane", action, lane, "--reason", "it's over", "--execute"];
         [&words, more].concat()
@@ -497,19 +488,7 @@ fn a_record_needs_a_packet_a_sealed_pass_and_its_evidence() {
         "{text}"
     );
     assert!(text.contains("cause: the packet is registered\n"), "{text}");
-    world.append(Rehearsed {
-        packet,
-        green: true,
-        stage: None,
-        reason: String::new(),
-        bag: Some(digest(3)),
-        analysis: Some(digest(4)),
-        analyzer: digest(5),
-        tampers: 1,
-        rejected: 1,
-        elapsed_ns: 1,
-        detectable_ns: None,
-    });
+    world.append(green(packet, digest(5)));
     world.append(Armed {
         packet,
         rehearsal: 3,
@@ -548,6 +527,23 @@ fn a_record_needs_a_packet_a_sealed_pass_and_its_evidence() {
     let missing = found.iter().find(|one| one["code"] == "ledger.evidence");
     let missing = missing.expect("because the evidence is not there");
     assert_eq!(missing["path"], format!("evidence/{packet}"));
+}
+
+/// A green rehearsal of a packet.
+fn green(packet: Digest, analyzer: Digest) -> Rehearsed {
+    Rehearsed {
+        packet,
+        green: true,
+        stage: None,
+        reason: String::new(),
+        bag: Some(Digest::from_bytes([3; 32])),
+        analysis: Some(Digest::from_bytes([4; 32])),
+        analyzer,
+        tampers: 0,
+        rejected: 0,
+        elapsed_ns: 1,
+        detectable_ns: None,
+    }
 }
 
 /// The words of `lab record` of `example`.
@@ -611,8 +607,11 @@ fn a_sealed_pass_becomes_a_record_of_what_it_gated_and_of_nothing_else() {
         text.contains("the current record of \"example\" is entry"),
         "{text}"
     );
+    no_record_of_evidence_that_does_not_hold(&world, &entry);
+}
+
+fn no_record_of_evidence_that_does_not_hold(world: &World, entry: &str) {
     let before = world.bytes();
-    // Evidence that no longer holds makes no record.
     let evidence = world.lab.join("evidence");
     let packet = std::fs::read_dir(&evidence).expect("because a run left evidence");
     let packet = packet
@@ -623,7 +622,7 @@ fn a_sealed_pass_becomes_a_record_of_what_it_gated_and_of_nothing_else() {
     let seal = packet.join("seal-1.json");
     let sealed = std::fs::read(&seal).expect("because it is sealed");
     std::fs::remove_file(&seal).expect("because it is ours");
-    let text = world.ends(&record("example", "1", &["--supersedes", &entry]), 3);
+    let text = world.ends(&record("example", "1", &["--supersedes", entry]), 3);
     assert!(
         text.starts_with("error: evidence that does not hold: "),
         "{text}"
