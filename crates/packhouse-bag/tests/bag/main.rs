@@ -6,6 +6,7 @@ mod crash;
 mod forms;
 mod histories;
 mod killed;
+mod model;
 mod samples;
 mod seals;
 mod second;
