@@ -9,6 +9,7 @@ use crate::lab_mapped;
 use crate::run::own_binary;
 use packhouse_base::digest::{Digest, Hasher};
 use packhouse_build::fingerprint::{FingerprintError, World, objects_of, work_tree};
+use packhouse_lab::name::is_relative_path;
 use packhouse_lab::packet::Object;
 use packhouse_lab::prereg::OWN_PROGRAM;
 use packhouse_lab::world::{BASE_ENVIRONMENT, Commit, Host, HostError};
@@ -18,10 +19,13 @@ use packhouse_sys::child;
 use packhouse_sys::clock::{Clock, RealClock};
 use packhouse_sys::fs::Fs;
 use packhouse_sys::real::RealFs;
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::io::Read as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// This host.
 pub(crate) struct ThisHost {
@@ -31,6 +35,17 @@ pub(crate) struct ThisHost {
     roots: Roots,
     own: Vec<(OsString, OsString)>,
     analyzer: OnceLock<Digest>,
+    hashed: Mutex<BTreeMap<Seen, Digest>>,
+}
+
+/// What shows that a file changed: no interface sets its last field back.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Seen {
+    device: u64,
+    inode: u64,
+    size: u64,
+    mtime_ns: i64,
+    ctime_ns: i64,
 }
 
 impl ThisHost {
@@ -43,7 +58,35 @@ impl ThisHost {
             roots: Roots::default(),
             own,
             analyzer: OnceLock::new(),
+            hashed: Mutex::default(),
         }
+    }
+
+    /// The digest of a file's content. One that this process has hashed, and that was not touched
+    /// for a while before, is not hashed again: a program is looked at for each of its roles.
+    fn content_of(&self, path: &Path) -> Result<Digest, HostError> {
+        let wrong = |error: std::io::Error| {
+            unknown(
+                &format!("the content of {}", path.display()),
+                error.to_string(),
+            )
+        };
+        let mut file = open_regular(path).map_err(wrong)?;
+        let before = seen(&file).map_err(wrong)?;
+        let known = |hashed: &BTreeMap<Seen, Digest>| hashed.get(&before).copied();
+        if let Some(digest) = known(&self.hashed.lock().unwrap_or_else(PoisonError::into_inner)) {
+            return Ok(digest);
+        }
+        let digest = hashed(&mut file).map_err(wrong)?;
+        if seen(&file).map_err(wrong)? != before {
+            return Err(wrong(std::io::Error::other("it changes while it is read")));
+        }
+        // A change within one tick of the file system's clock does not show.
+        if self.clock.wall_ns().saturating_sub(before.ctime_ns) > SETTLED_NS {
+            let mut all = self.hashed.lock().unwrap_or_else(PoisonError::into_inner);
+            all.insert(before, digest);
+        }
+        Ok(digest)
     }
 
     fn world(&self) -> World<'_> {
@@ -97,7 +140,7 @@ impl Host for ThisHost {
         if let Some(digest) = self.analyzer.get() {
             return Ok(*digest);
         }
-        let digest = content_of(Path::new("/proc/self/exe"))?;
+        let digest = self.content_of(Path::new("/proc/self/exe"))?;
         Ok(*self.analyzer.get_or_init(|| digest))
     }
 
@@ -120,7 +163,7 @@ impl Host for ThisHost {
         if program == OWN_PROGRAM {
             let path = own_binary().map_err(|failure: Failure| no_program(failure.reason()))?;
             // Its name may lead to another build by now.
-            if content_of(&path)? != self.analyzer()? {
+            if self.content_of(&path)? != self.analyzer()? {
                 let why = format!("{} was replaced while it runs", path.display());
                 return Err(no_program(why));
             }
@@ -133,7 +176,7 @@ impl Host for ThisHost {
     }
 
     fn content(&self, path: &Path) -> Result<Digest, HostError> {
-        content_of(path)
+        self.content_of(path)
     }
 
     fn objects(
@@ -177,7 +220,9 @@ impl Host for ThisHost {
         let maps = read_at_most(&path, MAPS_BYTES_MAX);
         let maps = maps.map_err(|error| unknown(&what, error.to_string()))?;
         let mapped = lab_mapped::executable(&maps).map_err(|why| unknown(&what, why))?;
-        let named = mapped.iter().map(|path| named(path, content_of(path)?));
+        let named = mapped
+            .iter()
+            .map(|path| named(path, self.content_of(path)?));
         sorted(named.collect::<Result<Vec<_>, _>>()?)
     }
 }
@@ -190,6 +235,7 @@ fn sorted(mut objects: Vec<Object>) -> Result<Vec<Object>, HostError> {
 
 fn named(path: &Path, sha256: Digest) -> Result<Object, HostError> {
     let name = path.file_name().and_then(OsStr::to_str);
+    let name = name.filter(|name| is_relative_path(name) && !name.trim().is_empty());
     let name = name.ok_or_else(|| unknown("a file's name", path.display().to_string()))?;
     Ok(Object {
         name: name.to_owned(),
@@ -197,14 +243,23 @@ fn named(path: &Path, sha256: Digest) -> Result<Object, HostError> {
     })
 }
 
-fn content_of(path: &Path) -> Result<Digest, HostError> {
-    let what = || format!("the content of {}", path.display());
-    let wrong = |error: std::io::Error| unknown(&what(), error.to_string());
-    let mut file = open_regular(path).map_err(wrong)?;
+fn seen(file: &File) -> std::io::Result<Seen> {
+    let stat = file.metadata()?;
+    let ns = |seconds: i64, ns: i64| seconds.saturating_mul(1_000_000_000).saturating_add(ns);
+    Ok(Seen {
+        device: stat.dev(),
+        inode: stat.ino(),
+        size: stat.size(),
+        mtime_ns: ns(stat.mtime(), stat.mtime_nsec()),
+        ctime_ns: ns(stat.ctime(), stat.ctime_nsec()),
+    })
+}
+
+fn hashed(file: &mut File) -> std::io::Result<Digest> {
     let mut hasher = Hasher::default();
     let mut buffer = vec![0; PIECE_BYTES];
     loop {
-        match file.read(&mut buffer).map_err(wrong)? {
+        match file.read(&mut buffer)? {
             0 => return Ok(hasher.finish()),
             read => hasher.update(&buffer[..read]),
         }
@@ -228,6 +283,8 @@ fn unknown(what: &str, why: String) -> HostError {
     }
 }
 
+/// Longer than any file system's clock ticks.
+const SETTLED_NS: i64 = 2_000_000_000;
 const PIECE_BYTES: usize = 1 << 20;
 const TEXT_BYTES_MAX: usize = 4 << 20;
 const MAPS_BYTES_MAX: usize = 16 << 20;

@@ -75,11 +75,11 @@ fn fit(prereg: &Prereg, id: &str, made: &Arc<Made>) -> Result<(), FixtureFault> 
             has: has.join(", "),
         });
     }
-    if matrix.promise == Promise::Near {
-        if let Some(case) = cells.iter().find(|case| case.near.is_empty()) {
-            let (width, arm) = (case.width, case.arm.clone());
-            return Err(FixtureFault::NoBound { width, arm });
-        }
+    if matrix.promise == Promise::Near
+        && let Some(case) = cells.iter().find(|case| case.near.is_empty())
+    {
+        let (width, arm) = (case.width, case.arm.clone());
+        return Err(FixtureFault::NoBound { width, arm });
     }
     match &prereg.timing {
         Some(timing) if timing.fixture == id => case_of(fixture, &timing.arm, timing.width)

@@ -160,9 +160,12 @@ fn nested(prereg: &Prereg) -> Result<(), DocumentError> {
     for (field, paths) in [("frozen", &prereg.frozen), ("commit", &prereg.commits)] {
         for (index, path) in paths.iter().enumerate() {
             // Below an experiment's own folder is room for what is its own.
-            let is_own = path.starts_with("experiments/")
-                && path.split('/').count() > 2
-                && !path.ends_with("/packet.json");
+            let parts: Vec<&str> = path.split('/').collect();
+            let is_own = match parts[..] {
+                ["experiments", _, file] => file != "packet.json",
+                ["experiments", _, _, ..] => true,
+                _ => false,
+            };
             let written = WRITTEN.iter().find(|own| is_below(path, own) && !is_own);
             if let Some(own) = written {
                 let field = format!("{field}[{index}].path");
