@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod program;
 mod sample;
 mod tamper;
 mod valid;
