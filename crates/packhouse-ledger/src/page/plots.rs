@@ -31,7 +31,7 @@ pub(super) fn matrix(evidence: &Evidence) -> Markup {
                 p.legend {
                     span.key { (swatch("pass")) " as promised" }
                     span.key { (swatch("fail")) " not" }
-                    " A cell is a case, in the order of asking; numbers are widths, from leg to leg."
+                    " A cell is a case, in the order of asking; numbers are widths, leg by leg."
                 }
             }
         }
@@ -134,7 +134,8 @@ fn cell(place: usize, columns: usize, case: Case, equal: bool) -> Markup {
     html! {
         g class=(if equal { "cell pass" } else { "cell fail" }) {
             title {
-                "leg " (case.leg) ", case " (case.index) ", width " (case.width) ", repeat " (case.repeat) ": " (word)
+                "leg " (case.leg) ", case " (case.index) ", width " (case.width)
+                ", repeat " (case.repeat) ": " (word)
             }
             rect x=(left) y=(top) width=(width) height=(bottom - top) {}
             @if !equal {
@@ -204,7 +205,8 @@ pub(super) fn timing(timing: &Timing, rule: Option<TimingRule>) -> Markup {
                     @let most = timing.savings.iter().max_by(|a, b| a.compared(**b));
                     @if let Some((least, most)) = least.zip(most) {
                         span.key {
-                            (cut) (if cut == 1 { " bar" } else { " bars" }) " cut: blocks save " (least.text()) " to " (most.text())
+                            (cut) (if cut == 1 { " bar" } else { " bars" })
+                            " cut: blocks save " (least.text()) " to " (most.text())
                         }
                     }
                 }
