@@ -4,6 +4,8 @@
 
 use crate::chain::{Ledger, LedgerError};
 use crate::entry::Entry;
+use packhouse_base::canonical;
+use std::collections::BTreeSet;
 
 /// Why a ledger does not go on from an earlier one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -55,14 +57,19 @@ impl Ledger {
                 earlier: before.len() as u64,
             });
         }
-        let is_kept = |one: &Entry| now_rest.iter().any(|other| says_the_same(one, other));
-        if before_rest.iter().any(is_kept) {
+        let now_says: BTreeSet<_> = now_rest.iter().map(said).collect();
+        if before_rest
+            .iter()
+            .any(|entry| now_says.contains(&said(entry)))
+        {
             return Err(Discontinuity::Rewritten { index });
         }
         Err(Discontinuity::Forked { index })
     }
 }
 
-fn says_the_same(one: &Entry, other: &Entry) -> bool {
-    one.at_ns == other.at_ns && one.act == other.act
+/// What an entry says, wherever it stands in a chain.
+fn said(entry: &Entry) -> (i64, &'static str, Vec<u8>) {
+    let body = canonical::render(&entry.act.body());
+    (entry.at_ns, entry.act.kind(), body)
 }

@@ -16,6 +16,9 @@ fn acts() -> Vec<Act> {
     ]
 }
 
+/// Acts and their times.
+type Acts = Vec<(usize, Act)>;
+
 /// Tells acts, each at its own place's time.
 fn told(acts: &[(usize, Act)]) -> Story {
     let mut story = Story::unbegun();
@@ -26,7 +29,7 @@ fn told(acts: &[(usize, Act)]) -> Story {
     story
 }
 
-fn numbered() -> Vec<(usize, Act)> {
+fn numbered() -> Acts {
     acts().into_iter().enumerate().collect()
 }
 
@@ -60,7 +63,7 @@ fn every_ledger_continues_each_of_its_prefixes_and_no_longer_one() {
 #[test]
 fn an_edited_removed_or_inserted_entry_is_a_rewriting() {
     let before = told(&numbered());
-    let rewritten = |change: &dyn Fn(&mut Vec<(usize, Act)>)| {
+    let rewritten = |change: &dyn Fn(&mut Acts)| {
         let mut acts = numbered();
         change(&mut acts);
         told(&acts).ledger().continues(&before.bytes)
