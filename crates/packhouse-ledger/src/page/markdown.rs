@@ -159,8 +159,9 @@ fn waits(text: &mut String, page: &Page) {
     waiting.sort_by_key(|lane| &lane.until);
     let rows = waiting.iter().map(|lane| {
         let day = lane.until.as_deref().unwrap_or("no day");
+        let over = if page.is_over(lane) { " (over)" } else { "" };
         vec![
-            md(day),
+            md(day) + over,
             md(&lane.lane),
             lane.state.word().to_owned(),
             md(&lane.reason),

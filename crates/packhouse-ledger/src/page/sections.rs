@@ -4,7 +4,7 @@ use super::html::next;
 use super::next::{Tone, of_lane, of_packet};
 use super::plots;
 use super::values::{Lane, Packet, Page, Record};
-use super::words::{href, plain, short, utc};
+use super::words::{day, href, plain, short, utc};
 use maud::{Markup, html};
 
 /// The figures at a glance, each a link to its part.
@@ -71,6 +71,15 @@ impl Page {
     pub fn record_of(&self, lane: &Lane) -> Option<&Record> {
         let key = &lane.text.as_ref()?.record_key;
         self.current_records().find(|record| record.key == *key)
+    }
+
+    /// Whether a wait is over; a page that is kept knows no today, and says it of none.
+    pub(super) fn is_over(&self, lane: &Lane) -> bool {
+        let today = self.live.as_ref().map(|live| day(live.at_ns));
+        match (&lane.until, today) {
+            (Some(until), Some(today)) => lane.state.waits() && *until < today,
+            (Some(_) | None, _) => false,
+        }
     }
 
     /// The experiment of a packet; its short digest where there is none.
@@ -155,6 +164,7 @@ pub(super) fn waits(page: &Page) -> Markup {
             tr {
                 (cell("until", &html! {
                     span.name { (plain(lane.until.as_deref().unwrap_or("no day"))) }
+                    @if page.is_over(lane) { " " (state("over", Tone::Fail)) }
                 }))
                 (cell("lane", &html! { (plain(&lane.lane)) }))
                 (cell("state", &state(lane.state.word(), lane.state.tone())))

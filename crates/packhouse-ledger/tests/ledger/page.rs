@@ -128,6 +128,26 @@ fn lanes_that_wait_or_are_closed_hold_their_packets() {
     }
 }
 
+/// A page that is kept would be another one tomorrow, so only one that is drawn now says it.
+#[test]
+fn a_wait_that_is_over_is_marked_where_today_is_known() {
+    let mut page = samples::plain();
+    let over = |page: &Page| {
+        let html = page.html("").matches(">over<").count();
+        (html, page.markdown("").matches(" (over) |").count())
+    };
+    assert_eq!(over(&page), (0, 0), "2026-12-04 and -15 are to come");
+    for (day, count) in [(4, 0), (5, 1), (15, 1), (16, 2)] {
+        if let Some(live) = &mut page.live {
+            // From 30 November on.
+            live.at_ns = samples::NOW_NS + day * 86_400_000_000_000;
+        }
+        assert_eq!(over(&page), (count, count), "{day} December");
+    }
+    page.live = None;
+    assert_eq!(over(&page), (0, 0));
+}
+
 /// evidence.md 13.5: one lane's text labelled three values as the current record.
 #[test]
 fn a_page_cannot_show_two_current_records_of_a_key() {
