@@ -52,7 +52,8 @@ fn made_before(again: &Again, number: u64) -> Answer {
     let mut text = gates(&again.analysis);
     let _ = writeln!(
         text,
-        "analysis {number} is by this very program, and it makes the same bytes again; nothing written"
+        "analysis {number} is by this very program, and it makes the same bytes again; nothing \
+         written"
     );
     Answer {
         text,

@@ -120,7 +120,10 @@ impl LegKind {
 
 impl ProgramRecord {
     fn value(&self) -> Value {
-        let object = |object: &ObjectRecord| json!({ "name": object.name, "sha256": object.sha256.to_string() });
+        let object = |object: &ObjectRecord| {
+            let sha256 = object.sha256.to_string();
+            json!({ "name": object.name, "sha256": sha256 })
+        };
         json!({
             "treatment": self.treatment.word(),
             "pid": self.pid,

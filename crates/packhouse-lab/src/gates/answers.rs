@@ -194,7 +194,9 @@ impl<'a> Judging<'a> {
                 bytes: verified.bytes().to_vec(),
             })
             .collect();
-        let path = format!("{}:{}", self.path, case.turn.line);
+        let reply = case.turn.reply.as_ref();
+        let line = reply.map_or(case.turn.line, |reply| reply.line);
+        let path = format!("{}:{line}", self.path);
         let promise = self.prereg.matrix.promise.into();
         let verdicts = match judge_case(&made.fixture, judged, promise, &outputs) {
             Ok(verdicts) => verdicts,

@@ -3,7 +3,9 @@
 use super::sessions::Session;
 use crate::analysis::{Kind, Status};
 use crate::evidence::reading::{AUTHORITY, MARKER, PACKET, PREREG, RUN};
-use crate::evidence::{Failure, LegKind, LegReading, LegStatus, Reading, RunRecord, leg_folder};
+use crate::evidence::{
+    Failure, LegKind, LegReading, LegRecord, LegStatus, Reading, RunRecord, leg_folder,
+};
 use crate::packet::{FrozenProgram, Packet};
 use crate::prereg::{Leg, Prereg, Program, Treatment};
 use crate::schedule::LegPlan;
@@ -257,23 +259,7 @@ pub(crate) fn leg(
     let path = format!("{}/leg.json", leg_folder(plan.number));
     let mut fail = |code, words: String| failures.push(Failure::new(code, &path, words));
     let status = reading.status();
-    for (treatment, session) in sessions {
-        let word = treatment.word();
-        let is_planned = plan.treatments().contains(treatment);
-        if !is_planned && session.has_begun() {
-            fail(
-                "leg.program",
-                format!("a session of {word}, which is not of this leg"),
-            );
-        }
-        if is_planned && status != Status::Aborted && session.end.is_none() {
-            fail("leg.end", format!("{word}: no end"));
-        }
-        if is_planned && status == Status::Complete && session.end.is_some() && !session.said_bye()
-        {
-            fail("leg.end", format!("{word}: ended otherwise than by bye"));
-        }
-    }
+    ends(status, plan, sessions, &mut fail);
     let Some(record) = &leg.record else {
         return;
     };
@@ -295,6 +281,54 @@ pub(crate) fn leg(
             "not the programs of this leg, in order".to_owned(),
         );
     }
+    told_programs(reading, plan, record, sessions, &mut fail);
+    let (started, ended) = (record.started.steady_ns, record.ended.steady_ns);
+    let run = reading.run.as_ref();
+    let run_started = run.and_then(|run| run.started).map_or(0, |at| at.steady_ns);
+    let run_ended = run.map_or(u64::MAX, |run| run.ended.steady_ns);
+    let is_within = run_started <= started && started <= ended && ended <= run_ended;
+    if status != Status::Aborted && !is_within {
+        fail(
+            "run.clock",
+            "its times go back, or are not within the run's".to_owned(),
+        );
+    }
+}
+
+/// How each session of a leg ended.
+fn ends(
+    status: Status,
+    plan: &LegPlan,
+    sessions: &[(Treatment, Session); 2],
+    fail: &mut impl FnMut(&'static str, String),
+) {
+    for (treatment, session) in sessions {
+        let word = treatment.word();
+        let is_planned = plan.treatments().contains(treatment);
+        if !is_planned && session.has_begun() {
+            fail(
+                "leg.program",
+                format!("a session of {word}, which is not of this leg"),
+            );
+        }
+        if is_planned && status != Status::Aborted && session.end.is_none() {
+            fail("leg.end", format!("{word}: no end"));
+        }
+        if is_planned && status == Status::Complete && session.end.is_some() && !session.said_bye()
+        {
+            fail("leg.end", format!("{word}: ended otherwise than by bye"));
+        }
+    }
+}
+
+/// What a leg's record says of its programs.
+fn told_programs(
+    reading: &Reading,
+    plan: &LegPlan,
+    record: &LegRecord,
+    sessions: &[(Treatment, Session); 2],
+    fail: &mut impl FnMut(&'static str, String),
+) {
     for program in &record.programs {
         let word = program.treatment.word();
         let session = sessions
@@ -316,17 +350,6 @@ pub(crate) fn leg(
         if !program.objects.is_sorted() {
             fail("record.type", format!("{word}: objects are not in order"));
         }
-    }
-    let (started, ended) = (record.started.steady_ns, record.ended.steady_ns);
-    let run = reading.run.as_ref();
-    let run_started = run.and_then(|run| run.started).map_or(0, |at| at.steady_ns);
-    let run_ended = run.map_or(u64::MAX, |run| run.ended.steady_ns);
-    let is_within = run_started <= started && started <= ended && ended <= run_ended;
-    if status != Status::Aborted && !is_within {
-        fail(
-            "run.clock",
-            "its times go back, or are not within the run's".to_owned(),
-        );
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::Tamper;
 use super::edit::{Change, bytes, split, value};
-use super::records::{Form, newest_analysis};
+use super::records::{Form, newest_analysis, of_kind};
 use crate::verify::Evidence;
 use serde_json::{Value, json};
 
@@ -75,10 +75,17 @@ fn analysis(evidence: &Evidence) -> Vec<Tamper> {
     if record["rows"].as_array().is_none_or(|rows| rows.len() < 2) {
         tampers.pop();
     }
-    let removed = vec![Change::Remove(path.clone())];
+    tampers.extend(analysis_file(evidence, &path));
+    tampers
+}
+
+/// An analysis that is not there, and one too many.
+fn analysis_file(evidence: &Evidence, path: &str) -> Vec<Tamper> {
+    let mut tampers = Vec::new();
+    let removed = vec![Change::Remove(path.to_owned())];
     let name = "analysis.json removed".to_owned();
     tampers.push(Tamper::beside(name, &["analysis.missing"], removed));
-    if let Some(analysis) = evidence.files.get(&path) {
+    if let Some(analysis) = evidence.files.get(path) {
         let changes = vec![Change::put("analysis-7/analysis.json", analysis.to_vec())];
         let name = "analysis.json: a number left out".to_owned();
         tampers.push(Tamper::beside(name, &["analysis.number"], changes));
@@ -102,7 +109,7 @@ fn seal(evidence: &Evidence) -> Vec<Tamper> {
         })
     };
     let mut tampers = form.tampers(&record, false, &|bytes| Change::put(path, bytes));
-    let edits: [(&str, fn(&mut Value)); 4] = [
+    let edits: [(&str, Edit); 4] = [
         ("a subject removed", |record| pop(&mut record["subject"])),
         ("a subject doubled", |record| double(&mut record["subject"])),
         ("another bag", |record| {
@@ -139,123 +146,97 @@ fn other_digest() -> Value {
     json!({ "sha256": packhouse_base::digest::Digest::of(b"tampered").to_string() })
 }
 
+/// What is done to one entry of a ledger.
+type Edit = fn(&mut Value);
+
 fn ledger(evidence: &Evidence) -> Vec<Tamper> {
-    let Some(ledger) = &evidence.ledger else {
-        return Vec::new();
+    let lines = match &evidence.ledger {
+        Some(ledger) => split(ledger),
+        None => return Vec::new(),
     };
-    let lines = split(ledger);
     let mut tampers = Vec::new();
-    let mut push = |what: &str, codes: &[&'static str], lines: Vec<Vec<u8>>| {
+    let mut push = |what: &str, codes: &[&'static str], lines: &[Vec<u8>]| {
         let changes = vec![Change::Ledger(lines.concat().into())];
         tampers.push(Tamper::beside(format!("ledger: {what}"), codes, changes));
     };
-    let edited = |number: usize, edit: &dyn Fn(&mut Value)| {
-        let mut lines = lines.clone();
-        if let Some(mut entry) = lines.get(number).and_then(|line| value(line)) {
-            edit(&mut entry);
-            lines[number] = bytes(&entry);
+    push("no entry", &["ledger.no-entries"], &[]);
+    if let [_, second, ..] = lines.as_slice() {
+        push(
+            "genesis removed",
+            &["ledger.index", "ledger.genesis"],
+            &lines[1..],
+        );
+        for (what, code, edit) in ENTRY_EDITS {
+            push(what, &[code], &edited(&lines, 1, edit));
         }
-        lines
-    };
-    push("no entry", &["ledger.no-entries"], Vec::new());
-    push(
-        "genesis removed",
-        &["ledger.index", "ledger.genesis"],
-        lines[1..].to_vec(),
-    );
-    push(
-        "a field unknown",
-        &["ledger.unknown-field"],
-        edited(1, &|entry| {
-            entry["tampered"] = json!(1);
-        }),
-    );
-    push(
-        "a field missing",
-        &["ledger.missing-field"],
-        edited(1, &|entry| {
-            if let Some(fields) = entry.as_object_mut() {
-                fields.remove("boot");
-            }
-        }),
-    );
-    push(
-        "a field of another type",
-        &["ledger.type"],
-        edited(1, &|entry| {
-            entry["at_ns"] = json!("tampered");
-        }),
-    );
-    push(
-        "another schema",
-        &["ledger.schema"],
-        edited(1, &|entry| entry["schema"] = json!("x")),
-    );
-    push(
-        "another kind",
-        &["ledger.kind"],
-        edited(1, &|entry| entry["kind"] = json!("x")),
-    );
-    push(
-        "another index",
-        &["ledger.index"],
-        edited(1, &|entry| entry["index"] = json!(7)),
-    );
-    push(
-        "another time",
-        &["ledger.previous"],
-        edited(1, &|entry| entry["at_ns"] = json!(7)),
-    );
-    let mut spaced = lines.clone();
-    spaced[1].insert(1, b' ');
-    push("a blank", &["ledger.not-canonical"], spaced);
-    let mut doubled = lines.clone();
-    doubled.insert(2, lines[1].clone());
-    push("a line doubled", &["ledger.index"], doubled);
-    let is_of = |kind: &str| {
-        let is_it = |line: &Vec<u8>| value(line).is_some_and(|entry| entry["kind"] == kind);
-        lines.iter().position(is_it)
-    };
-    if let Some(sealed) = is_of("sealed") {
-        // What the chain behind it still holds: it is the last line that is judged.
-        let cut = |edit: &dyn Fn(&mut Value)| edited(sealed, edit)[..=sealed].to_vec();
-        push(
-            "sealed removed",
-            &["ledger.sealed"],
-            lines[..sealed].to_vec(),
-        );
-        let codes = &["ledger.sealed"];
-        push(
-            "another verdict",
-            codes,
-            cut(&|entry| {
-                entry["body"]["verdict"] = json!("fail");
-            }),
-        );
-        push(
-            "another analysis",
-            codes,
-            cut(&|entry| {
-                entry["body"]["analysis"] = other_digest()["sha256"].clone();
-            }),
-        );
-        push(
-            "another seal",
-            codes,
-            cut(&|entry| {
-                entry["body"]["seal"] = other_digest()["sha256"].clone();
-            }),
-        );
-        push(
-            "another bag",
-            &["ledger.bag"],
-            cut(&|entry| {
-                entry["body"]["bag"] = other_digest()["sha256"].clone();
-            }),
-        );
+        let mut spaced = lines.clone();
+        spaced[1].insert(1, b' ');
+        push("a blank", &["ledger.not-canonical"], &spaced);
+        let mut doubled = lines.clone();
+        doubled.insert(2, second.clone());
+        push("a line doubled", &["ledger.index"], &doubled);
+    }
+    if let Some(sealed) = of_kind(&lines, "sealed") {
+        push("sealed removed", &["ledger.sealed"], &lines[..sealed]);
+        for (what, code, edit) in SEALED_EDITS {
+            // Without the lines behind it, whose links it would break.
+            push(what, &[code], &edited(&lines, sealed, edit)[..=sealed]);
+        }
     }
     tampers
 }
+
+/// The lines, with one entry otherwise.
+fn edited(lines: &[Vec<u8>], number: usize, edit: Edit) -> Vec<Vec<u8>> {
+    let mut lines = lines.to_vec();
+    if let Some(mut entry) = lines.get(number).and_then(|line| value(line)) {
+        edit(&mut entry);
+        lines[number] = bytes(&entry);
+    }
+    lines
+}
+
+const ENTRY_EDITS: [(&str, &str, Edit); 7] = [
+    ("a field unknown", "ledger.unknown-field", |entry| {
+        entry["tampered"] = json!(1);
+    }),
+    ("a field missing", "ledger.missing-field", |entry| {
+        if let Some(fields) = entry.as_object_mut() {
+            fields.remove("boot");
+        }
+    }),
+    ("a field of another type", "ledger.type", |entry| {
+        entry["at_ns"] = json!("tampered");
+    }),
+    ("another schema", "ledger.schema", |entry| {
+        entry["schema"] = json!("x")
+    }),
+    ("another kind", "ledger.kind", |entry| {
+        entry["kind"] = json!("x")
+    }),
+    ("another index", "ledger.index", |entry| {
+        entry["index"] = json!(7)
+    }),
+    ("another time", "ledger.previous", |entry| {
+        entry["at_ns"] = json!(7)
+    }),
+];
+
+const SEALED_EDITS: [(&str, &str, Edit); 4] = [
+    ("another verdict", "ledger.sealed", |entry| {
+        let is_pass = entry["body"]["verdict"] == "pass";
+        entry["body"]["verdict"] = json!(if is_pass { "fail" } else { "pass" });
+    }),
+    ("another analysis", "ledger.sealed", |entry| {
+        entry["body"]["analysis"] = other_digest()["sha256"].clone();
+    }),
+    ("another seal", "ledger.sealed", |entry| {
+        entry["body"]["seal"] = other_digest()["sha256"].clone();
+    }),
+    ("another bag", "ledger.bag", |entry| {
+        entry["body"]["bag"] = other_digest()["sha256"].clone();
+    }),
+];
 
 fn pop(list: &mut Value) {
     if let Some(items) = list.as_array_mut() {

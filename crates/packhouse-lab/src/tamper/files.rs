@@ -3,11 +3,13 @@
 use super::Tamper;
 use super::edit::{Change, split};
 use crate::verify::Evidence;
+use packhouse_bag::Contents;
 use packhouse_base::digest::Digest;
 
 /// All of it.
 pub(super) fn tampers(evidence: &Evidence) -> Vec<Tamper> {
     let mut tampers = folder(evidence);
+    tampers.extend(lists(evidence));
     tampers.extend(payload());
     for above in ["fixtures", "drawn"] {
         tampers.extend(fixture(evidence, above));
@@ -19,17 +21,10 @@ pub(super) fn tampers(evidence: &Evidence) -> Vec<Tamper> {
 fn folder(evidence: &Evidence) -> Vec<Tamper> {
     let path = "bag/data/lane.toml".to_owned();
     let bytes = |path: &str| evidence.files.get(path).unwrap_or_default().to_vec();
-    let with_line = |path: &str, line: &str| {
-        Change::put(path, [bytes(path), line.as_bytes().to_vec()].concat())
-    };
-    let manifest = "bag/manifest-sha256.txt";
-    let first = split(&bytes(manifest)).first().cloned().unwrap_or_default();
-    let mut other = first.clone();
-    if let Some(digit) = other.first_mut() {
-        *digit = if *digit == b'0' { b'1' } else { b'0' };
-    }
     let mut damaged = bytes(&path);
-    damaged[0] ^= 1;
+    if let Some(byte) = damaged.first_mut() {
+        *byte ^= 1;
+    }
     let cases: Vec<(&str, &'static str, Vec<Change>)> = vec![
         (
             "a file of no bytes",
@@ -70,6 +65,27 @@ fn folder(evidence: &Evidence) -> Vec<Tamper> {
             vec![Change::put("bag/data/Tampered File", b"tampered".to_vec())],
         ),
         (
+            "a file beside the bag",
+            "bag.unlisted",
+            vec![Change::put("tampered", b"tampered".to_vec())],
+        ),
+    ];
+    named(cases)
+}
+
+/// Tags and lists that are others; nothing is closed again.
+fn lists(evidence: &Evidence) -> Vec<Tamper> {
+    let manifest = "bag/manifest-sha256.txt";
+    let bytes = |path: &str| evidence.files.get(path).unwrap_or_default().to_vec();
+    let first = split(&bytes(manifest)).first().cloned().unwrap_or_default();
+    let mut other = first.clone();
+    if let Some(digit) = other.first_mut() {
+        *digit = if *digit == b'0' { b'1' } else { b'0' };
+    }
+    let info = "bag/bag-info.txt";
+    let more = [bytes(info), b"Tampered: 1\n".to_vec()].concat();
+    let cases: Vec<(&str, &'static str, Vec<Change>)> = vec![
+        (
             "a digest in the manifest",
             "bag.digest",
             vec![Change::line(manifest, 0, other)],
@@ -106,23 +122,18 @@ fn folder(evidence: &Evidence) -> Vec<Tamper> {
         (
             "another size of the payload",
             "bag.oxum",
-            vec![Change::line(
-                "bag/bag-info.txt",
-                4,
-                b"Payload-Oxum: 1.1\n".to_vec(),
-            )],
+            vec![Change::line(info, 4, b"Payload-Oxum: 1.1\n".to_vec())],
         ),
         (
             "a label more",
             "bag.not-bagit",
-            vec![with_line("bag/bag-info.txt", "Tampered: 1\n")],
-        ),
-        (
-            "a file beside the bag",
-            "bag.unlisted",
-            vec![Change::put("tampered", b"tampered".to_vec())],
+            vec![Change::put(info, more)],
         ),
     ];
+    named(cases)
+}
+
+fn named(cases: Vec<(&str, &'static str, Vec<Change>)>) -> Vec<Tamper> {
     let named = cases
         .into_iter()
         .map(|(what, code, changes)| Tamper::beside(format!("bag: {what}"), &[code], changes));
@@ -160,21 +171,14 @@ fn payload() -> Vec<Tamper> {
         let name = format!("payload: a file {path}");
         tampers.push(Tamper::within(name, &["record.unexpected"], changes));
     }
-    let changes = vec![Change::put(
-        "bag/data/legs/00/control.stderr",
-        b"what nobody wrote".to_vec(),
-    )];
-    let both = vec![
-        changes[0].clone(),
-        Change::put(
-            "bag/data/legs/00/candidate.stderr",
-            b"what nobody wrote".to_vec(),
-        ),
-    ];
+    let logs = ["control", "candidate"].map(|treatment| {
+        let path = format!("bag/data/legs/00/{treatment}.stderr");
+        Change::put(&path, b"what nobody wrote".to_vec())
+    });
     tampers.push(Tamper::within(
         "payload: another log".to_owned(),
         &["leg.end"],
-        both,
+        logs.into(),
     ));
     let legs: [(&str, &[&'static str]); 2] = [
         ("leg.json", &["record.missing"]),
@@ -212,7 +216,9 @@ fn fixture(evidence: &Evidence, above: &str) -> Vec<Tamper> {
         return Vec::new();
     };
     let mut damaged = own.get(tensor).unwrap_or_default().to_vec();
-    damaged[0] ^= 1;
+    if let Some(byte) = damaged.first_mut() {
+        *byte ^= 1;
+    }
     let put = |path: &str, bytes: Vec<u8>| Change::put(&format!("{folder}/{path}"), bytes);
     let is_published = above == "fixtures";
     let changed: &[&'static str] = match is_published {
@@ -225,22 +231,7 @@ fn fixture(evidence: &Evidence, above: &str) -> Vec<Tamper> {
         // Who can't draw it again sees that the case had other inputs.
         false => &["fixture.drawn", "case.inputs"],
     };
-    let mut relisted = vec![put(tensor, damaged.clone())];
-    let manifest = relist(own.get(MANIFEST).unwrap_or_default(), tensor, &damaged);
-    let record = own.get(RECORD).unwrap_or_default().to_vec();
-    let record = String::from_utf8_lossy(&record).replace(
-        &Digest::of(own.get(tensor).unwrap_or_default()).to_string(),
-        &Digest::of(&damaged).to_string(),
-    );
-    let tags = relist(
-        own.get(TAG_MANIFEST).unwrap_or_default(),
-        MANIFEST,
-        &manifest,
-    );
-    let tags = relist(&tags, RECORD, record.as_bytes());
-    relisted.push(put(MANIFEST, manifest));
-    relisted.push(put(RECORD, record.into_bytes()));
-    relisted.push(put(TAG_MANIFEST, tags));
+    let relisted = relisted(&own, &folder, tensor, &damaged);
     let removed = own
         .paths()
         .map(|path| Change::Remove(format!("{folder}/{path}")));
@@ -275,6 +266,26 @@ fn fixture(evidence: &Evidence, above: &str) -> Vec<Tamper> {
             copied.collect(),
         ),
     ]
+}
+
+/// A fixture's folder with another tensor, which all of its own lists fit.
+fn relisted(own: &Contents, folder: &str, tensor: &str, damaged: &[u8]) -> Vec<Change> {
+    let bytes = |path: &str| own.get(path).unwrap_or_default();
+    let manifest = relist(bytes(MANIFEST), tensor, damaged);
+    let record = String::from_utf8_lossy(bytes(RECORD)).replace(
+        &Digest::of(bytes(tensor)).to_string(),
+        &Digest::of(damaged).to_string(),
+    );
+    let tags = relist(bytes(TAG_MANIFEST), MANIFEST, &manifest);
+    let tags = relist(&tags, RECORD, record.as_bytes());
+    let files = [
+        (tensor, damaged.to_vec()),
+        (MANIFEST, manifest),
+        (RECORD, record.into_bytes()),
+        (TAG_MANIFEST, tags),
+    ];
+    let put = |(path, bytes)| Change::put(&format!("{folder}/{path}"), bytes);
+    files.map(put).into()
 }
 
 /// The path of a tensor of a fixture that a case had as its input, below the fixture's folder.

@@ -101,9 +101,8 @@ impl Form {
         for place in objects {
             let words = in_words(&place);
             if !self.is_free(&words) {
-                let what = format!("{words}: an unknown field")
-                    .trim_start_matches(": ")
-                    .to_owned();
+                let what = format!("{words}: an unknown field");
+                let what = what.trim_start_matches(": ").to_owned();
                 let other = with_field(record, &place, "tampered", json!(1));
                 push(what, self.unknown, other);
             }
@@ -306,6 +305,16 @@ fn lists(evidence: &Evidence) -> Vec<Tamper> {
         let name = "run.json: ended before it started".to_owned();
         tampers.push(Tamper::within(name, &["run.clock"], changes));
     }
+    tampers.extend(leg_lists(evidence));
+    tampers
+}
+
+/// What is done to a record.
+type Edit = fn(&mut Value);
+
+/// The same of a leg.
+fn leg_lists(evidence: &Evidence) -> Vec<Tamper> {
+    let mut tampers = Vec::new();
     let path = evidence
         .files
         .paths()
@@ -314,7 +323,7 @@ fn lists(evidence: &Evidence) -> Vec<Tamper> {
         let Some(leg) = value(leg) else {
             return tampers;
         };
-        let edits: [(&str, &'static str, fn(&mut Value)); 5] = [
+        let edits: [(&str, &'static str, Edit); 5] = [
             ("no program", "leg.program", |leg| {
                 leg["programs"] = json!([])
             }),
@@ -380,16 +389,19 @@ fn authority(evidence: &Evidence, is_run: bool) -> Vec<Tamper> {
         tampers.extend(all);
         kinds.push(kind);
     }
+    tampers.extend(authority_lines(path, &lines, is_run));
+    tampers
+}
+
+/// Lines of the authority that are removed, swapped and doubled.
+fn authority_lines(path: &str, lines: &[Vec<u8>], is_run: bool) -> Vec<Tamper> {
+    let mut tampers = Vec::new();
     let mut push = |what: &str, codes: &[&'static str], changes: Vec<Change>| {
         tampers.push(Tamper::within(
             format!("authority.jsonl: {what}"),
             codes,
             changes,
         ));
-    };
-    let of_kind = |kind: &str| {
-        let is_it = |line: &Vec<u8>| value(line).is_some_and(|entry| entry["kind"] == kind);
-        lines.iter().position(is_it)
     };
     let mut required = vec![
         ("genesis", "authority.chain"),
@@ -406,12 +418,12 @@ fn authority(evidence: &Evidence, is_run: bool) -> Vec<Tamper> {
         required.extend(more);
     }
     for (kind, code) in required {
-        if let Some(number) = of_kind(kind) {
+        if let Some(number) = of_kind(lines, kind) {
             let changes = vec![Change::lines(path, number, 1, Vec::new())];
             push(&format!("{kind} removed"), &[code], changes);
         }
     }
-    if let [first, second, ..] = lines.as_slice() {
+    if let [first, second, ..] = lines {
         let swapped = vec![second.clone(), first.clone()];
         push(
             "lines swapped",
@@ -428,8 +440,14 @@ fn authority(evidence: &Evidence, is_run: bool) -> Vec<Tamper> {
     tampers
 }
 
-/// What another value in a line of the authority is found by. What is there for people only is found
-/// by the next line's link, where there is one.
+/// The first line of a kind.
+pub(super) fn of_kind(lines: &[Vec<u8>], kind: &str) -> Option<usize> {
+    let is_it = |line: &Vec<u8>| value(line).is_some_and(|entry| entry["kind"] == kind);
+    lines.iter().position(is_it)
+}
+
+/// What another value in a line of the authority is found by. What is there for people only is
+/// found by the next line's link, where there is one.
 fn of_authority(place: &str) -> &'static [&'static str] {
     match place {
         "at_ns" | "boot" | "body.reason" | "body.treatment" | "body.note" | "body.lab" => {

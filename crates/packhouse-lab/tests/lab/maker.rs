@@ -1,5 +1,5 @@
-//! Evidence that was never run: real fixtures, answers that are right, records as the page has them.
-//! Its writing is apart from the engine's, so that a mistake there is not one here too.
+//! Evidence that was never run: real fixtures, answers that are right, records as the page has
+//! them. Its writing is apart from the engine's, so that a mistake there is not one here too.
 
 use packhouse_bag::seal::{Statement, Verdict as SealVerdict};
 use packhouse_bag::{BagInfo, Contents, closed};
