@@ -5,8 +5,9 @@ use packhouse_base::digest::Digest;
 use packhouse_component::Dtype;
 use packhouse_component::Fault;
 use packhouse_component::check::{Checked, Place, Seen, SeenFile, check};
-use packhouse_component::message::{Answer, Capture, Reply};
+use packhouse_component::message::{Answer, Capture, CaseOrder, Reply, Timed, Witness};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
 fn checked(answer: Answer, seen: Seen) -> Result<Checked, Vec<String>> {
     check(&order(), &introduction(), answer, seen)
@@ -336,4 +337,99 @@ fn all_faults_are_told_at_once() {
             .insert("x".to_owned(), SeenFile::Other("a folder"));
     });
     assert_eq!(found.len(), 5, "{found:?}");
+}
+
+/// A case that is timed and poisoned, and its good answer.
+fn timed() -> (CaseOrder, Answer, Seen) {
+    let order = CaseOrder {
+        poison: Some(165),
+        cycles: Some(8),
+        ..order()
+    };
+    let mut answer = answer();
+    let bytes = order.storage_bytes();
+    answer.witnesses.push(poisoned(bytes));
+    answer.timed = Some(Timed {
+        cycles: 8,
+        elapsed_ns: 1000,
+    });
+    (order, answer, seen())
+}
+
+fn poisoned(bytes: u64) -> Witness {
+    Witness {
+        path: "poison".to_owned(),
+        counters: BTreeMap::from([("bytes".to_owned(), bytes)]),
+    }
+}
+
+#[test]
+fn a_time_is_that_of_the_cycles_that_were_asked_for_and_no_longer_than_the_wait() {
+    let (order, good, seen) = timed();
+    let checked = check(&order, &introduction(), good.clone(), seen.clone());
+    let checked = checked.expect("because it is good");
+    assert_eq!(checked.attested().timed, good.timed);
+    let faults = |order: &CaseOrder, timed| {
+        let answer = Answer {
+            timed,
+            ..good.clone()
+        };
+        check(order, &introduction(), answer, seen.clone()).expect_err("because it is wrong")
+    };
+    let timed = |cycles, elapsed_ns| Some(Timed { cycles, elapsed_ns });
+    assert_eq!(faults(&order, None), [Fault::NotTimed]);
+    let (expected, actual) = (8, 7);
+    assert_eq!(
+        faults(&order, timed(7, 1000)),
+        [Fault::Cycles { expected, actual }]
+    );
+    let (elapsed_ns, span_ns) = (1001, 1000);
+    let longer = Fault::TimedLonger {
+        elapsed_ns,
+        span_ns,
+    };
+    assert_eq!(faults(&order, timed(8, 1001)), [longer]);
+    let untimed = CaseOrder {
+        cycles: None,
+        ..order.clone()
+    };
+    assert_eq!(faults(&untimed, timed(8, 1)), [Fault::TimedUnasked]);
+}
+
+#[test]
+fn poison_counts_every_byte_of_every_storage_and_is_no_witness_of_execution() {
+    let (order, good, seen) = timed();
+    let expected = order.storage_bytes();
+    let faults = |witnesses: Vec<Witness>| {
+        let answer = Answer {
+            witnesses,
+            ..good.clone()
+        };
+        check(&order, &introduction(), answer, seen.clone()).expect_err("because it is wrong")
+    };
+    let ran = good.witnesses[0].clone();
+    let short = vec![ran.clone(), poisoned(expected - 1)];
+    let actual = Some(expected - 1);
+    assert_eq!(faults(short), [Fault::Poison { expected, actual }]);
+    let actual = None;
+    assert_eq!(faults(vec![ran]), [Fault::Poison { expected, actual }]);
+    assert_eq!(faults(vec![poisoned(expected)]), [Fault::NoWitness]);
+}
+
+#[test]
+fn words_of_an_entry_that_was_not_read_are_read_back() {
+    let kinds = [
+        "a symlink",
+        "a folder",
+        "no regular file",
+        "a file that is being written",
+    ];
+    for words in kinds {
+        assert_eq!(SeenFile::refused(words), Some(SeenFile::Other(words)));
+    }
+    let long = SeenFile::TooLong { bytes: 4097 };
+    assert_eq!(SeenFile::refused("4097 bytes"), Some(long));
+    for words in ["", "a pipe", "04097 bytes", "-1 bytes", " bytes", "4097"] {
+        assert_eq!(SeenFile::refused(words), None, "{words}");
+    }
 }

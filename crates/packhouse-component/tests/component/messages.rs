@@ -1,8 +1,8 @@
 //! Every message is read back as it was written, and each edit of any field of it is refused: the
 //! edits are made from the messages themselves, so that a new field is edited too.
 
-use crate::samples::{replies, requests};
-use packhouse_component::message::{Reply, Request};
+use crate::samples::{answer, introduction, order, replies, requests};
+use packhouse_component::message::{Reply, Request, Timed};
 use serde_json::{Value, json};
 
 type Parse = fn(&[u8]) -> Result<(), String>;
@@ -258,4 +258,63 @@ fn names_and_paths_that_could_lead_elsewhere_are_refused() {
         as_reply(b"[]"),
         Err("message: expected an object, found []".to_owned())
     );
+}
+
+#[test]
+fn what_need_not_be_said_is_said_in_one_way() {
+    let mut hello = introduction();
+    hello.denies = vec!["network".to_owned(), "generation".to_owned()];
+    (hello.times, hello.poisons) = (true, true);
+    let hello = Reply::Hello(hello);
+    assert_eq!(Reply::parse(&hello.render()), Ok(hello.clone()));
+    let mut case = order();
+    (case.poison, case.cycles) = (Some(255), Some(1));
+    let case = Request::Case(case);
+    assert_eq!(Request::parse(&case.render()), Ok(case.clone()));
+    let mut answer = answer();
+    answer.timed = Some(Timed {
+        cycles: 1,
+        elapsed_ns: 0,
+    });
+    let answer = Reply::Answer(answer);
+    assert_eq!(Reply::parse(&answer.render()), Ok(answer.clone()));
+    let refused = |rendered: Vec<u8>, field: &str, value: Value| {
+        let mut message: Value = serde_json::from_slice(&rendered).expect("because it is JSON");
+        message[field] = value;
+        let bytes = message.to_string().into_bytes();
+        let (request, reply) = (Request::parse(&bytes), Reply::parse(&bytes));
+        let error = request
+            .err()
+            .zip(reply.err())
+            .expect("because neither reads it");
+        format!("{} / {}", error.0, error.1)
+    };
+    let says = |text: String, part: &str| assert!(text.contains(part), "{text}: {part}");
+    let hello = hello.render();
+    let absent = "expected true, or no such field, found";
+    says(refused(hello.clone(), "times", json!(false)), absent);
+    says(refused(hello.clone(), "poisons", json!(null)), absent);
+    let empty = "denies: expected one or more, or no such field, found []";
+    says(refused(hello.clone(), "denies", json!([])), empty);
+    says(
+        refused(hello, "denies", json!(["a", "a"])),
+        "denies: a twice",
+    );
+    let case = case.render();
+    let byte = "poison: expected an integer of 0 to 255, found 256";
+    says(refused(case.clone(), "poison", json!(256)), byte);
+    let cycles = "cycles: expected an integer of 1 or more, found 0";
+    says(refused(case.clone(), "cycles", json!(0)), cycles);
+    says(
+        refused(case, "cycles", json!(null)),
+        "cycles: expected an integer",
+    );
+    let answer = answer.render();
+    let zero = json!({ "cycles": 0, "elapsed_ns": 1 });
+    says(
+        refused(answer.clone(), "timed", zero),
+        "timed.cycles: expected an integer of 1 or more",
+    );
+    let more = json!({ "cycles": 1, "elapsed_ns": 1, "start": 1 });
+    says(refused(answer, "timed", more), "timed.start: unknown field");
 }

@@ -173,6 +173,41 @@ fn the_serving_side_lays_outputs_in_their_storage_and_its_answers_have_no_fault(
     );
 }
 
+/// Each cycle is a run, the storages are poisoned before the first, and the time is of the runs.
+#[test]
+fn the_serving_side_poisons_times_and_denies() {
+    let folder = tempfile::tempdir().expect("because there is room");
+    let mut exchange = exchange(folder.path());
+    let order = CaseOrder {
+        poison: Some(90),
+        cycles: Some(5),
+        ..case(&mut exchange, 0)
+    };
+    let requests = [
+        greeting(&exchange),
+        Request::Case(order.clone()),
+        Request::Bye,
+    ];
+    let (result, replies) = served(&requests, 0);
+    assert!(result.is_ok(), "{result:?}");
+    let [Reply::Hello(hello), Reply::Answer(answer)] = &replies[..] else {
+        panic!("{replies:?}");
+    };
+    assert!(hello.times && hello.poisons);
+    assert_eq!(hello.denies, ["network"]);
+    let timed = answer.timed.expect("because it was asked for");
+    assert_eq!(timed.cycles, 5);
+    let counted = answer
+        .witnesses
+        .iter()
+        .find(|witness| witness.path == "poison");
+    let counted = counted.expect("because it was poisoned").counters["bytes"];
+    assert_eq!(counted, order.storage_bytes());
+    let mut seen = exchange.take(&order).expect("because it is ours");
+    seen.span_ns = timed.elapsed_ns;
+    check(&order, hello, answer.clone(), seen).expect("because it is good");
+}
+
 #[test]
 fn the_serving_side_refuses_what_is_no_session() {
     let folder = tempfile::tempdir().expect("because there is room");
