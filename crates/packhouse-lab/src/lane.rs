@@ -1,4 +1,4 @@
-//! Lanes: what is held fixed while experiments follow each other. A change of promise is a new lane.
+//! Lanes: what is held fixed while experiments follow each other. Another promise is another lane.
 
 use crate::document::{DocumentError, Fields};
 use crate::name::is_id;

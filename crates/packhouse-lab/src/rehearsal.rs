@@ -31,7 +31,10 @@ pub enum Stale {
     #[error("it was never rehearsed")]
     None,
     /// The newest is not green.
-    #[error("its newest rehearsal (entry {entry}) is not green: {}: {reason}", stage.map_or("no stage", Stage::as_str))]
+    #[error(
+        "its newest rehearsal (entry {entry}) is not green: {}: {reason}",
+        stage.map_or("no stage", Stage::as_str)
+    )]
     NotGreen {
         /// Its entry.
         entry: u64,

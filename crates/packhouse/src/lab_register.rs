@@ -76,7 +76,7 @@ fn told(plan: &Registration) -> Told {
     });
     Told {
         lines,
-        irreversible: "the experiment's id is used up, and nothing that its packet names may change",
+        irreversible: "the experiment's id is used up; nothing that its packet names may change",
         json: json!({
             "experiment": packet.experiment,
             "packet": digest.to_string(),

@@ -199,11 +199,10 @@ fn execute(command: Command) -> Result<Answer, Failure> {
             Ok(Answer::done(String::new(), serde_json::Value::Null))
         }
         Command::Prepare(args) => prepare::prepare(&args, lookup),
-        Command::Index { set, output } => index::index(
-            &stores::open(Look, lookup)?,
-            set.as_deref(),
-            output.as_deref(),
-        ),
+        Command::Index { set, output } => {
+            let stores = stores::open(Look, lookup)?;
+            index::index(&stores, set.as_deref(), output.as_deref())
+        }
         Command::Equivalence(args) => equivalence::compare(&args, lookup),
         Command::Repair(args) => repair::repair(&args, lookup),
         Command::Verify {
@@ -222,11 +221,10 @@ fn execute(command: Command) -> Result<Answer, Failure> {
             collect::collect(&stores::open(Change, lookup)?, dry_run, shared, lookup)
         }
         Command::Rm { set } => names::remove(&stores::open(Change, lookup)?, &set),
-        Command::Pin { set, name } => names::pin(
-            &stores::open(Change, lookup)?,
-            set.as_deref(),
-            name.as_deref(),
-        ),
+        Command::Pin { set, name } => {
+            let stores = stores::open(Change, lookup)?;
+            names::pin(&stores, set.as_deref(), name.as_deref())
+        }
         Command::Unpin { pin } => names::unpin(&stores::open(Change, lookup)?, &pin),
         Command::Export(args) => export::export(&args, lookup),
         Command::Import(args) => import::import(&args, lookup),

@@ -1,6 +1,7 @@
 //! What differs between a packet and what is there now, each thing by its name.
 
 use crate::packet::{FrozenProgram, Object, Packet};
+use packhouse_base::digest::Digest;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -18,74 +19,11 @@ pub struct Difference {
 /// All that differs, in the order of a packet's fields.
 pub fn differences(frozen: &Packet, now: &Packet) -> Vec<Difference> {
     let mut found = Found::default();
-    found.text("the experiment's id", &frozen.experiment, &now.experiment);
-    found.text(
-        "the experiment's kind",
-        &frozen.kind.word(),
-        &now.kind.word(),
-    );
-    found.text("the lane's id", &frozen.lane.id, &now.lane.id);
-    found.text("the lane's document", &frozen.lane.sha256, &now.lane.sha256);
-    found.text("prereg.toml", &frozen.prereg, &now.prereg);
-    found.maps(
-        "program",
-        &frozen
-            .programs
-            .all()
-            .map(|(word, _)| (word, "there"))
-            .collect(),
-        &now.programs
-            .all()
-            .map(|(word, _)| (word, "there"))
-            .collect(),
-    );
-    let programs: BTreeMap<&str, &FrozenProgram> = now.programs.all().collect();
-    for (word, program) in frozen.programs.all() {
-        if let Some(now) = programs.get(word) {
-            found.program(word, program, now);
-        }
-    }
-    found.maps(
-        "frozen file",
-        &frozen
-            .frozen
-            .iter()
-            .map(|file| (&file.path, &file.sha256))
-            .collect(),
-        &now.frozen
-            .iter()
-            .map(|file| (&file.path, &file.sha256))
-            .collect(),
-    );
-    found.maps(
-        "commit of",
-        &frozen
-            .commits
-            .iter()
-            .map(|one| (&one.path, &one.commit))
-            .collect(),
-        &now.commits
-            .iter()
-            .map(|one| (&one.path, &one.commit))
-            .collect(),
-    );
-    found.maps(
-        "fixture",
-        &frozen
-            .fixtures
-            .iter()
-            .map(|one| (&one.id, &one.sha256))
-            .collect(),
-        &now.fixtures
-            .iter()
-            .map(|one| (&one.id, &one.sha256))
-            .collect(),
-    );
-    found.text(
-        "the program that runs and analyses",
-        &frozen.analyzer,
-        &now.analyzer,
-    );
+    found.documents(frozen, now);
+    found.programs(frozen, now);
+    found.files(frozen, now);
+    let what = "the program that runs and analyses";
+    found.text(what, &frozen.analyzer, &now.analyzer);
     found.text("the second implementation", &frozen.checker, &now.checker);
     if found.0.is_empty() && frozen != now {
         // Order is part of a packet, and of nothing above.
@@ -145,6 +83,51 @@ impl Found {
                 now: Some(value.to_string()),
             });
         }
+    }
+
+    fn documents(&mut self, frozen: &Packet, now: &Packet) {
+        self.text("the experiment's id", &frozen.experiment, &now.experiment);
+        self.text(
+            "the experiment's kind",
+            &frozen.kind.word(),
+            &now.kind.word(),
+        );
+        self.text("the lane's id", &frozen.lane.id, &now.lane.id);
+        self.text("the lane's document", &frozen.lane.sha256, &now.lane.sha256);
+        self.text("prereg.toml", &frozen.prereg, &now.prereg);
+    }
+
+    fn programs(&mut self, frozen: &Packet, now: &Packet) {
+        let words = |packet: &Packet| {
+            let all = packet.programs.all();
+            all.map(|(word, _)| (word, "there"))
+                .collect::<BTreeMap<_, _>>()
+        };
+        self.maps("program", &words(frozen), &words(now));
+        let programs: BTreeMap<&str, &FrozenProgram> = now.programs.all().collect();
+        for (word, program) in frozen.programs.all() {
+            if let Some(now) = programs.get(word) {
+                self.program(word, program, now);
+            }
+        }
+    }
+
+    fn files(&mut self, frozen: &Packet, now: &Packet) {
+        fn files(packet: &Packet) -> BTreeMap<&String, &Digest> {
+            let files = packet.frozen.iter();
+            files.map(|file| (&file.path, &file.sha256)).collect()
+        }
+        fn commits(packet: &Packet) -> BTreeMap<&String, &String> {
+            let commits = packet.commits.iter();
+            commits.map(|one| (&one.path, &one.commit)).collect()
+        }
+        fn fixtures(packet: &Packet) -> BTreeMap<&String, &Digest> {
+            let fixtures = packet.fixtures.iter();
+            fixtures.map(|one| (&one.id, &one.sha256)).collect()
+        }
+        self.maps("frozen file", &files(frozen), &files(now));
+        self.maps("commit of", &commits(frozen), &commits(now));
+        self.maps("fixture", &fixtures(frozen), &fixtures(now));
     }
 
     fn program(&mut self, word: &str, frozen: &FrozenProgram, now: &FrozenProgram) {

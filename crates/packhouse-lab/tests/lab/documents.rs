@@ -272,26 +272,36 @@ fn every_field_is_needed_none_is_made_up_and_each_has_its_type() {
                 }
                 tried += 1;
             }
-            // Other types.
-            for wrong in ["text\n", "2020-01-01", "1.5", "[[1]]", "true", "-1"] {
-                let wrong = table_of(&match wrong {
-                    "text\n" => "wrong = \"\\n\"".to_owned(),
-                    wrong => format!("wrong = {wrong}"),
-                });
-                let mut changed = whole.clone();
-                *at(&mut changed, path) = wrong["wrong"].clone();
-                let said = parse(&changed).expect_err("because it is of another type");
-                let field = shown(path);
-                let at_it = [format!("{field}: "), format!("{field}[0]: ")];
-                assert!(
-                    at_it.iter().any(|at| said.starts_with(at)),
-                    "{said} at {field}"
-                );
-                tried += 1;
-            }
+            tried += other_types(&whole, path, &parse);
         }
     }
     assert!(tried > 500, "{tried}");
+}
+
+/// Gives a field values of other types, one after the other; how many.
+fn other_types(
+    whole: &Value,
+    path: &[String],
+    parse: &impl Fn(&Value) -> Result<(), String>,
+) -> usize {
+    let mut tried = 0;
+    for wrong in ["text\n", "2020-01-01", "1.5", "[[1]]", "true", "-1"] {
+        let wrong = table_of(&match wrong {
+            "text\n" => "wrong = \"\\n\"".to_owned(),
+            wrong => format!("wrong = {wrong}"),
+        });
+        let mut changed = whole.clone();
+        *at(&mut changed, path) = wrong["wrong"].clone();
+        let said = parse(&changed).expect_err("because it is of another type");
+        let field = shown(path);
+        let at_it = [format!("{field}: "), format!("{field}[0]: ")];
+        assert!(
+            at_it.iter().any(|at| said.starts_with(at)),
+            "{said} at {field}"
+        );
+        tried += 1;
+    }
+    tried
 }
 
 /// Fields that may be absent, whatever then follows from it. `environment`'s variables are free.
@@ -308,148 +318,7 @@ const OPTIONAL: [&str; 8] = [
 
 #[test]
 fn what_contradicts_itself_is_refused_by_its_field() {
-    let leg = "[[leg]]\nkind = \"timing\"\n";
-    let cases = [
-        (
-            "id = \"one\"",
-            "id = \"deadbeef\"",
-            "id: expected an id that is not only 8",
-        ),
-        (
-            "case_timeout_s = 60",
-            "case_timeout_s = 601",
-            "case_timeout_s: 601 s are more than",
-        ),
-        (
-            "reviewers = 2",
-            "reviewers = 0",
-            "reviewers: expected an integer from 1 to 16, found 0",
-        ),
-        (
-            "widths = [4, 1]",
-            "widths = [4, 4]",
-            "matrix.widths: 4 twice",
-        ),
-        (
-            "widths = [4, 1]",
-            "widths = []",
-            "matrix.widths: there must be one at least",
-        ),
-        (
-            "arms = [\"plain\"]",
-            "arms = []",
-            "matrix.arms: there must be one at least",
-        ),
-        (
-            "repeats = 2",
-            "repeats = 1001",
-            "matrix.repeats: expected an integer from 1 to 1000",
-        ),
-        (
-            "path = \"modules\"",
-            "path = \"models\"",
-            "frozen[1].path: models/m.bin is in models",
-        ),
-        (
-            "path = \"modules\"",
-            "path = \"models/m.bin\"",
-            "frozen: models/m.bin twice",
-        ),
-        (
-            "path = \"modules\"",
-            "path = \"evidence/x\"",
-            "frozen[0].path: the lab itself writes ev",
-        ),
-        (
-            "path = \"modules\"",
-            "path = \"experiments/one\"",
-            "frozen[0].path: the lab itself",
-        ),
-        (
-            "path = \"modules\"",
-            "path = \"../modules\"",
-            "frozen[0].path: expected a path below",
-        ),
-        (
-            "path = \"source\"",
-            "path = \"/source\"",
-            "commit[0].path: expected a path below",
-        ),
-        (
-            "treatment = \"candidate\"",
-            "treatment = \"control\"",
-            "leg: there must be an exact leg",
-        ),
-        (leg, "", "timing: there is no timing leg"),
-        (leg, &leg.repeat(2), "leg: there can be one timing leg only"),
-        (
-            "minimum_wins = 9",
-            "minimum_wins = 11",
-            "timing.minimum_wins: 11 wins of 10 blocks",
-        ),
-        (
-            "width = 4\nepochs",
-            "width = 8\nepochs",
-            "timing.width: is none of the matrix",
-        ),
-        (
-            "width = 3",
-            "width = 4",
-            "rejection[0]: is a cell of the matrix",
-        ),
-        (
-            "denies = [\"generation\"]",
-            "denies = []",
-            "gate[2].denies: there must be one",
-        ),
-        (
-            "kind = \"fresh-inputs\"",
-            "kind = \"witness\"\npath = \"scalar\"\ncounter = \"rows\"\nminimum = 2",
-            "gate: witness scalar rows twice",
-        ),
-        (
-            "kind = \"component\"",
-            "kind = \"endpoint\"",
-            "kind: expected \"component\", found \"e",
-        ),
-        (
-            "program = \"bin/candidate\"",
-            "program = \"/bin/sh\"",
-            "program.candidate.program: exp",
-        ),
-        (
-            "--data=${lab}/models",
-            "--data=/models",
-            "program.candidate.arguments[0]: expected a te",
-        ),
-        (
-            "${lab}/modules",
-            "/usr/lib:/lib",
-            "program.candidate.environment.MODULES: expected a te",
-        ),
-        (
-            "MODULES =",
-            "\"NO=NAME\" =",
-            "program.candidate.environment: expected names of variabl",
-        ),
-        (
-            "packhouse/prereg/1",
-            "packhouse/prereg/2",
-            "schema: expected packhouse/prereg/1, found",
-        ),
-        (
-            "question = \"q\"",
-            "question = \"q\"\nid = \"two\"",
-            "not TOML: line 7: duplicate key",
-        ),
-        ("question = \"q\"", "question = ", "not TOML: line 6: "),
-        (
-            "question = \"q\"",
-            "question = \"  \"",
-            "question: expected a text that is not empty",
-        ),
-    ];
-    for (good, bad, said) in cases {
+    for (good, bad, said) in CONTRADICTIONS {
         assert_eq!(PREREG.matches(good).count(), 1, "{good}");
         let error = prereg_of(&PREREG.replace(good, bad)).expect_err(said);
         assert!(error.starts_with(said), "{error}\nexpected {said}");
@@ -465,6 +334,155 @@ fn what_contradicts_itself_is_refused_by_its_field() {
     let error = prereg_of(&rendered(&table)).expect_err("because legs need it");
     assert_eq!(error, "leg[0]: there is no program.control");
 }
+
+const TIMING_LEG: &str = "[[leg]]\nkind = \"timing\"\n";
+const TWO_TIMING_LEGS: &str = "[[leg]]\nkind = \"timing\"\n[[leg]]\nkind = \"timing\"\n";
+
+/// What to replace in the preregistration, by what, and what is said of it then.
+const CONTRADICTIONS: &[(&str, &str, &str)] = &[
+    (
+        "id = \"one\"",
+        "id = \"deadbeef\"",
+        "id: expected an id that is not only 8",
+    ),
+    (
+        "case_timeout_s = 60",
+        "case_timeout_s = 601",
+        "case_timeout_s: 601 s are more than",
+    ),
+    (
+        "reviewers = 2",
+        "reviewers = 0",
+        "reviewers: expected an integer from 1 to 16, found 0",
+    ),
+    (
+        "widths = [4, 1]",
+        "widths = [4, 4]",
+        "matrix.widths: 4 twice",
+    ),
+    (
+        "widths = [4, 1]",
+        "widths = []",
+        "matrix.widths: there must be one at least",
+    ),
+    (
+        "arms = [\"plain\"]",
+        "arms = []",
+        "matrix.arms: there must be one at least",
+    ),
+    (
+        "repeats = 2",
+        "repeats = 1001",
+        "matrix.repeats: expected an integer from 1 to 1000",
+    ),
+    (
+        "path = \"modules\"",
+        "path = \"models\"",
+        "frozen[1].path: models/m.bin is in models",
+    ),
+    (
+        "path = \"modules\"",
+        "path = \"models/m.bin\"",
+        "frozen: models/m.bin twice",
+    ),
+    (
+        "path = \"modules\"",
+        "path = \"evidence/x\"",
+        "frozen[0].path: the lab itself writes ev",
+    ),
+    (
+        "path = \"modules\"",
+        "path = \"experiments/one\"",
+        "frozen[0].path: the lab itself",
+    ),
+    (
+        "path = \"modules\"",
+        "path = \"../modules\"",
+        "frozen[0].path: expected a path below",
+    ),
+    (
+        "path = \"source\"",
+        "path = \"/source\"",
+        "commit[0].path: expected a path below",
+    ),
+    (
+        "treatment = \"candidate\"",
+        "treatment = \"control\"",
+        "leg: there must be an exact leg",
+    ),
+    (TIMING_LEG, "", "timing: there is no timing leg"),
+    (
+        TIMING_LEG,
+        TWO_TIMING_LEGS,
+        "leg: there can be one timing leg only",
+    ),
+    (
+        "minimum_wins = 9",
+        "minimum_wins = 11",
+        "timing.minimum_wins: 11 wins of 10 blocks",
+    ),
+    (
+        "width = 4\nepochs",
+        "width = 8\nepochs",
+        "timing.width: is none of the matrix",
+    ),
+    (
+        "width = 3",
+        "width = 4",
+        "rejection[0]: is a cell of the matrix",
+    ),
+    (
+        "denies = [\"generation\"]",
+        "denies = []",
+        "gate[2].denies: there must be one",
+    ),
+    (
+        "kind = \"fresh-inputs\"",
+        "kind = \"witness\"\npath = \"scalar\"\ncounter = \"rows\"\nminimum = 2",
+        "gate: witness scalar rows twice",
+    ),
+    (
+        "kind = \"component\"",
+        "kind = \"endpoint\"",
+        "kind: expected \"component\", found \"e",
+    ),
+    (
+        "program = \"bin/candidate\"",
+        "program = \"/bin/sh\"",
+        "program.candidate.program: exp",
+    ),
+    (
+        "--data=${lab}/models",
+        "--data=/models",
+        "program.candidate.arguments[0]: expected a te",
+    ),
+    (
+        "${lab}/modules",
+        "/usr/lib:/lib",
+        "program.candidate.environment.MODULES: expected a te",
+    ),
+    (
+        "MODULES =",
+        "\"NO=NAME\" =",
+        "program.candidate.environment: expected names of variabl",
+    ),
+    (
+        "packhouse/prereg/1",
+        "packhouse/prereg/2",
+        "schema: expected packhouse/prereg/1, found",
+    ),
+    (
+        "question = \"q\"",
+        "question = \"q\"\nid = \"two\"",
+        "not TOML: line 7: duplicate key",
+    ),
+    ("question = \"q\"", "question = ", "not TOML: line 6: "),
+    (
+        "question = \"q\"",
+        "question = \"  \"",
+        "question: expected a text that is not empty",
+    ),
+];
 
 #[test]
 fn what_is_no_text_or_too_long_is_refused_before_it_is_read() {
@@ -523,28 +541,30 @@ fn a_packet_has_one_spelling_and_its_digest_is_that_of_its_bytes() {
     assert!(parsed.programs.control.is_none() && parsed.programs.null.is_some());
 }
 
+/// Every value of a JSON document, by its pointer.
+fn pointers(value: &Json, at: &str, found: &mut Vec<String>) {
+    let mut below = |step: String, value: &Json| {
+        found.push(format!("{at}/{step}"));
+        pointers(value, &format!("{at}/{step}"), found);
+    };
+    match value {
+        Json::Object(fields) => fields
+            .iter()
+            .for_each(|(key, value)| below(key.clone(), value)),
+        Json::Array(items) => {
+            items
+                .iter()
+                .enumerate()
+                .for_each(|(at, value)| below(at.to_string(), value));
+        }
+        Json::Null | Json::Bool(_) | Json::Number(_) | Json::String(_) => {}
+    }
+}
+
 #[test]
 fn a_packet_that_differs_in_any_field_is_refused_or_another_packet() {
     let whole = packet();
     let mut found = vec![String::new()];
-    fn pointers(value: &Json, at: &str, found: &mut Vec<String>) {
-        let mut below = |step: String, value: &Json| {
-            found.push(format!("{at}/{step}"));
-            pointers(value, &format!("{at}/{step}"), found);
-        };
-        match value {
-            Json::Object(fields) => fields
-                .iter()
-                .for_each(|(key, value)| below(key.clone(), value)),
-            Json::Array(items) => {
-                items
-                    .iter()
-                    .enumerate()
-                    .for_each(|(at, value)| below(at.to_string(), value));
-            }
-            Json::Null | Json::Bool(_) | Json::Number(_) | Json::String(_) => {}
-        }
-    }
     pointers(&whole, "", &mut found);
     let digest = Packet::parse(&canonical::render(&whole))
         .expect("because it is one")

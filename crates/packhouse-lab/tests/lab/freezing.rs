@@ -100,90 +100,8 @@ fn without_a_control_our_own_kernels_are_the_null_candidate() {
 
 #[test]
 fn everything_that_changes_is_named_with_what_it_was_and_is() {
-    type Change = fn(&mut Desk);
-    let cases: [(&str, &str, Change); 15] = [
-        ("frozen file models/m.bin", "now ", |desk| {
-            desk.sim.replace("/home/user/lab/models/m.bin", b"n", 0o644);
-        }),
-        ("frozen file modules/new.py", "frozen not there", |desk| {
-            desk.sim
-                .replace("/home/user/lab/modules/new.py", b"n", 0o644);
-        }),
-        ("frozen file modules/deep/b.py", "now not there", |desk| {
-            desk.sim.remove("/home/user/lab/modules/deep/b.py");
-        }),
-        ("program candidate: file bin/candidate", "now ", |desk| {
-            let mut programs = desk.host.programs.lock().expect("because nobody holds it");
-            programs.insert("/home/user/lab/bin/candidate".into(), "other".to_owned());
-        }),
-        ("program control: file packhouse", "now ", |desk| {
-            let mut programs = desk.host.programs.lock().expect("because nobody holds it");
-            programs.insert("/usr/bin/packhouse".into(), "other".to_owned());
-        }),
-        ("program control: library libc.so.6", "now ", |desk| {
-            desk.host.objects.lock().expect("because nobody holds it")[0].1 = "other".to_owned();
-        }),
-        (
-            "program control: library libm.so.6",
-            "frozen not there",
-            |desk| {
-                let library = ("libm.so.6".to_owned(), "libm".to_owned());
-                desk.host
-                    .objects
-                    .lock()
-                    .expect("because nobody holds it")
-                    .push(library);
-            },
-        ),
-        (
-            "program control: library libc.so.6",
-            "now not there",
-            |desk| {
-                desk.host
-                    .objects
-                    .lock()
-                    .expect("because nobody holds it")
-                    .clear();
-            },
-        ),
-        ("commit of source", "now ffff", |desk| {
-            *desk.host.commit.lock().expect("because nobody holds it") = Ok(Commit {
-                commit: "f".repeat(40),
-                changed: Vec::new(),
-            });
-        }),
-        ("the program that runs and analyses", "now ", |desk| {
-            desk.host.analyzer = Digest::of(b"another build");
-        }),
-        (
-            "the second implementation",
-            "frozen checker 1, now checker 2",
-            |desk| {
-                desk.host.checker = "checker 2".to_owned();
-            },
-        ),
-        ("experiments/one/prereg.toml", "now ", |desk| {
-            desk.edit("question = \"q\"", "# none")
-        }),
-        ("experiments/one/prereg.toml", "now ", |desk| {
-            desk.edit("reviewers = 2", "reviewers = 1")
-        }),
-        ("lanes/fast.toml", "now ", |desk| {
-            desk.sim.replace(
-                LANE_FILE,
-                LANE.replace("bit-equal", "near").as_bytes(),
-                0o644,
-            );
-        }),
-        ("source: differs from commit", "__pycache__/x.pyc", |desk| {
-            *desk.host.commit.lock().expect("because nobody holds it") = Ok(Commit {
-                commit: "f".repeat(40),
-                changed: vec!["__pycache__/x.pyc".to_owned()],
-            });
-        }),
-    ];
     let packet = frozen(&Desk::new()).expect("because all is there");
-    for (what, how, change) in cases {
+    for (what, how, change) in CHANGES {
         let mut desk = Desk::new();
         change(&mut desk);
         let said = changed(&desk, &packet);
@@ -194,114 +112,198 @@ fn everything_that_changes_is_named_with_what_it_was_and_is() {
     }
 }
 
-#[test]
-fn what_can_not_be_frozen_is_refused_by_its_name() {
-    type Change = fn(&Desk);
-    let cases: [(&str, Change); 19] = [
-        ("experiments/one/prereg.toml: not there", |desk| {
-            desk.sim.remove(PREREG_FILE)
-        }),
-        ("lanes/fast.toml: not there", |desk| {
-            desk.sim.remove(LANE_FILE)
-        }),
-        ("lanes/fast.toml: its id is slow", |desk| {
-            desk.sim.replace(
-                LANE_FILE,
-                LANE.replace("\"fast\"", "\"slow\"").as_bytes(),
-                0o644,
-            );
-        }),
-        ("experiments/one/prereg.toml: its id is two", |desk| {
-            desk.edit("id = \"one\"", "id = \"two\"");
-        }),
-        ("experiments/one/prereg.toml: question: absent", |desk| {
-            desk.edit("question = \"q\"", "");
-        }),
-        ("experiments/one/prereg.toml: is a symlink", |desk| {
-            desk.sim.remove(PREREG_FILE);
-            desk.sim.symlink(PREREG_FILE, "/home/user/other.toml", 1000);
-        }),
-        ("models/m.bin: not there", |desk| {
-            desk.sim.remove("/home/user/lab/models/m.bin")
-        }),
-        ("models/m.bin: is a symlink", |desk| {
-            desk.sim.remove("/home/user/lab/models/m.bin");
-            desk.sim.symlink("/home/user/lab/models/m.bin", "a", 1000);
-        }),
-        ("modules/link: is a symlink", |desk| {
-            desk.sim
-                .symlink("/home/user/lab/modules/link", "a.py", 1000);
-        }),
-        ("modules: it holds the name \"a\\\\b\"", |desk| {
-            desk.sim.replace("/home/user/lab/modules/a\\b", b"x", 0o644);
-        }),
-        ("models/m.bin/x: is below what is no folder", |desk| {
-            desk.edit("models/m.bin", "models/m.bin/x");
-        }),
-        ("bin: the folder is empty", |desk| {
-            desk.edit("models/m.bin", "bin")
-        }),
-        ("no program bin/candidate: not found", |desk| {
+/// What is told, how, and what to do for it.
+const CHANGES: &[(&str, &str, fn(&mut Desk))] = &[
+    ("frozen file models/m.bin", "now ", |desk| {
+        desk.sim.replace("/home/user/lab/models/m.bin", b"n", 0o644);
+    }),
+    ("frozen file modules/new.py", "frozen not there", |desk| {
+        desk.sim
+            .replace("/home/user/lab/modules/new.py", b"n", 0o644);
+    }),
+    ("frozen file modules/deep/b.py", "now not there", |desk| {
+        desk.sim.remove("/home/user/lab/modules/deep/b.py");
+    }),
+    ("program candidate: file bin/candidate", "now ", |desk| {
+        let mut programs = desk.host.programs.lock().expect("because nobody holds it");
+        programs.insert("/home/user/lab/bin/candidate".into(), "other".to_owned());
+    }),
+    ("program control: file packhouse", "now ", |desk| {
+        let mut programs = desk.host.programs.lock().expect("because nobody holds it");
+        programs.insert("/usr/bin/packhouse".into(), "other".to_owned());
+    }),
+    ("program control: library libc.so.6", "now ", |desk| {
+        desk.host.objects.lock().expect("because nobody holds it")[0].1 = "other".to_owned();
+    }),
+    (
+        "program control: library libm.so.6",
+        "frozen not there",
+        |desk| {
+            let library = ("libm.so.6".to_owned(), "libm".to_owned());
             desk.host
-                .programs
+                .objects
                 .lock()
                 .expect("because nobody holds it")
-                .remove(std::path::Path::new("/home/user/lab/bin/candidate"));
-        }),
-        (
-            "/home/user/lab/source: git failed: no such command",
-            |desk| {
-                *desk.host.commit.lock().expect("because nobody holds it") =
-                    Err("no such command".to_owned());
-            },
-        ),
-        ("source: differs from commit 0123", |desk| {
-            let mut commit = desk.host.commit.lock().expect("because nobody holds it");
-            let changed = vec!["a".to_owned(); 10];
-            *commit = Ok(Commit {
-                commit: "0123".repeat(10),
-                changed,
-            });
-        }),
-        ("nothing: not there", |desk| {
-            desk.edit("path = \"source\"", "path = \"nothing\"")
-        }),
-        (
-            "fixture mrow-none-v1: no such fixture in this program",
-            |desk| {
-                desk.edit("\"mrow-q4_0-joint-n-v1-v1\"", "\"mrow-none-v1\"");
-            },
-        ),
-        (
-            "fixture mmvq-q4_0-q8_1-v1: has no case of any width and arm of the matrix; it has 1 p",
-            |desk| {
-                desk.edit("\"mrow-q4_0-joint-n-v1-v1\"", "\"mmvq-q4_0-q8_1-v1\"");
-                desk.edit("[4, 1]", "[3, 5]");
-                desk.edit("width = 4\nepochs", "width = 5\nepochs");
-                desk.edit("width = 3", "width = 4");
-                desk.edit("\"mrow-identity-v1-v1\", ", "");
-                desk.edit(
-                    "\"mrow-identity-v1-v1\"\narm = \"plain\"\nwidth = 5",
-                    "\"mmvq-q4_0-q8_1-v1\"\narm = \"plain\"\nwidth = 5",
-                );
-            },
-        ),
-        (
-            "fixture mrow-identity-v1-v1: width 3, arm plain: no such case to time",
-            |desk| {
-                desk.edit("[4, 1]", "[4, 3]");
-                desk.edit("width = 4\nepochs", "width = 3\nepochs");
-                desk.edit("width = 3\nreason", "width = 5\nreason");
-            },
-        ),
-    ];
-    for (said, change) in cases {
+                .push(library);
+        },
+    ),
+    (
+        "program control: library libc.so.6",
+        "now not there",
+        |desk| {
+            desk.host
+                .objects
+                .lock()
+                .expect("because nobody holds it")
+                .clear();
+        },
+    ),
+    ("commit of source", "now ffff", |desk| {
+        *desk.host.commit.lock().expect("because nobody holds it") = Ok(Commit {
+            commit: "f".repeat(40),
+            changed: Vec::new(),
+        });
+    }),
+    ("the program that runs and analyses", "now ", |desk| {
+        desk.host.analyzer = Digest::of(b"another build");
+    }),
+    (
+        "the second implementation",
+        "frozen checker 1, now checker 2",
+        |desk| {
+            desk.host.checker = "checker 2".to_owned();
+        },
+    ),
+    ("experiments/one/prereg.toml", "now ", |desk| {
+        desk.edit("question = \"q\"", "# none")
+    }),
+    ("experiments/one/prereg.toml", "now ", |desk| {
+        desk.edit("reviewers = 2", "reviewers = 1")
+    }),
+    ("lanes/fast.toml", "now ", |desk| {
+        desk.sim.replace(
+            LANE_FILE,
+            LANE.replace("bit-equal", "near").as_bytes(),
+            0o644,
+        );
+    }),
+    ("source: differs from commit", "__pycache__/x.pyc", |desk| {
+        *desk.host.commit.lock().expect("because nobody holds it") = Ok(Commit {
+            commit: "f".repeat(40),
+            changed: vec!["__pycache__/x.pyc".to_owned()],
+        });
+    }),
+];
+
+#[test]
+fn what_can_not_be_frozen_is_refused_by_its_name() {
+    for (said, change) in REFUSED {
         let desk = Desk::new();
         change(&desk);
         let error = frozen(&desk).expect_err(said);
         assert!(error.starts_with(said), "{error}\nexpected {said}");
     }
 }
+
+/// What is said, and what to do for it.
+const REFUSED: &[(&str, fn(&Desk))] = &[
+    ("experiments/one/prereg.toml: not there", |desk| {
+        desk.sim.remove(PREREG_FILE)
+    }),
+    ("lanes/fast.toml: not there", |desk| {
+        desk.sim.remove(LANE_FILE)
+    }),
+    ("lanes/fast.toml: its id is slow", |desk| {
+        desk.sim.replace(
+            LANE_FILE,
+            LANE.replace("\"fast\"", "\"slow\"").as_bytes(),
+            0o644,
+        );
+    }),
+    ("experiments/one/prereg.toml: its id is two", |desk| {
+        desk.edit("id = \"one\"", "id = \"two\"");
+    }),
+    ("experiments/one/prereg.toml: question: absent", |desk| {
+        desk.edit("question = \"q\"", "");
+    }),
+    ("experiments/one/prereg.toml: is a symlink", |desk| {
+        desk.sim.remove(PREREG_FILE);
+        desk.sim.symlink(PREREG_FILE, "/home/user/other.toml", 1000);
+    }),
+    ("models/m.bin: not there", |desk| {
+        desk.sim.remove("/home/user/lab/models/m.bin")
+    }),
+    ("models/m.bin: is a symlink", |desk| {
+        desk.sim.remove("/home/user/lab/models/m.bin");
+        desk.sim.symlink("/home/user/lab/models/m.bin", "a", 1000);
+    }),
+    ("modules/link: is a symlink", |desk| {
+        desk.sim
+            .symlink("/home/user/lab/modules/link", "a.py", 1000);
+    }),
+    ("modules: it holds the name \"a\\\\b\"", |desk| {
+        desk.sim.replace("/home/user/lab/modules/a\\b", b"x", 0o644);
+    }),
+    ("models/m.bin/x: is below what is no folder", |desk| {
+        desk.edit("models/m.bin", "models/m.bin/x");
+    }),
+    ("bin: the folder is empty", |desk| {
+        desk.edit("models/m.bin", "bin")
+    }),
+    ("no program bin/candidate: not found", |desk| {
+        desk.host
+            .programs
+            .lock()
+            .expect("because nobody holds it")
+            .remove(std::path::Path::new("/home/user/lab/bin/candidate"));
+    }),
+    (
+        "/home/user/lab/source: git failed: no such command",
+        |desk| {
+            *desk.host.commit.lock().expect("because nobody holds it") =
+                Err("no such command".to_owned());
+        },
+    ),
+    ("source: differs from commit 0123", |desk| {
+        let mut commit = desk.host.commit.lock().expect("because nobody holds it");
+        let changed = vec!["a".to_owned(); 10];
+        *commit = Ok(Commit {
+            commit: "0123".repeat(10),
+            changed,
+        });
+    }),
+    ("nothing: not there", |desk| {
+        desk.edit("path = \"source\"", "path = \"nothing\"")
+    }),
+    (
+        "fixture mrow-none-v1: no such fixture in this program",
+        |desk| {
+            desk.edit("\"mrow-q4_0-joint-n-v1-v1\"", "\"mrow-none-v1\"");
+        },
+    ),
+    (
+        "fixture mmvq-q4_0-q8_1-v1: has no case of any width and arm of the matrix; it has 1 p",
+        |desk| {
+            desk.edit("\"mrow-q4_0-joint-n-v1-v1\"", "\"mmvq-q4_0-q8_1-v1\"");
+            desk.edit("[4, 1]", "[3, 5]");
+            desk.edit("width = 4\nepochs", "width = 5\nepochs");
+            desk.edit("width = 3", "width = 4");
+            desk.edit("\"mrow-identity-v1-v1\", ", "");
+            desk.edit(
+                "\"mrow-identity-v1-v1\"\narm = \"plain\"\nwidth = 5",
+                "\"mmvq-q4_0-q8_1-v1\"\narm = \"plain\"\nwidth = 5",
+            );
+        },
+    ),
+    (
+        "fixture mrow-identity-v1-v1: width 3, arm plain: no such case to time",
+        |desk| {
+            desk.edit("[4, 1]", "[4, 3]");
+            desk.edit("width = 4\nepochs", "width = 3\nepochs");
+            desk.edit("width = 3\nreason", "width = 5\nreason");
+        },
+    ),
+];
 
 #[test]
 fn near_is_promised_only_where_there_is_a_bound_for_it() {
