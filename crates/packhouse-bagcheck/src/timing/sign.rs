@@ -93,8 +93,6 @@ fn low(word: u64) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-
     #[test]
     fn known_values() {
         for (wins, losses, p) in [

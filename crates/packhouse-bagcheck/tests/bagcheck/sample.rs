@@ -332,7 +332,7 @@ impl Talk<'_> {
         let mut forms = [form("first", 0), form("second", 2 * width)];
         let mut case = json!({"type": "case", "index": index, "fixture": FIXTURE, "layout": null,
             "device": "cpu", "arm": "plain", "width": width, "repeat": repeat,
-            "parameters": {"k": 2}, "poison": if index % 2 == 0 { 165 } else { 90 },
+            "parameters": {"k": 2}, "poison": if index.is_multiple_of(2) { 165 } else { 90 },
             "inputs": {"x": {"file": file, "dtype": "f32", "shape": [given, 2],
                 "bytes": input.len(), "sha256": sha256(&input)}}});
         case["boundaries"] = forms

@@ -463,7 +463,8 @@ fn answers_are_judged_by_their_case_and_by_what_was_seen() {
         });
         rejects(&tampered, pointer, &[code]);
     }
-    let moves: [(&str, &[(&str, u64)], &str); 5] = [
+    type Move<'a> = (&'a str, &'a [(&'a str, u64)], &'a str);
+    let moves: [Move<'_>; 5] = [
         (
             "first",
             &[("boundaries/0/start", 4100), ("boundaries/0/end", 4108)],
@@ -847,4 +848,50 @@ fn a_rehearsal_has_no_marker_and_its_ledger_cites_it() {
         "a rehearsal that calls itself a run",
         &["marker.missing", "authority.state"],
     );
+}
+
+#[test]
+fn a_rejection_cannot_be_left_out_of_the_lines_that_gave_the_right() {
+    let sample = sample::run();
+    // Somebody approves a second time, in the ledger alone: the bag's lines were chosen.
+    let mut chosen = sample.clone();
+    let lines = sample.ledger.split_inclusive(|byte| *byte == b'\n');
+    let mut entries: Vec<Value> = lines.map(parse).collect();
+    let mut word = entries[4].clone();
+    word["body"]["reviewer"] = json!("another");
+    entries.insert(5, word);
+    entries[6]["body"]["reviews"] = json!([4]);
+    chosen.ledger = Vec::new();
+    for entry in &entries {
+        let kind = entry["kind"].as_str().expect("because it has one");
+        sample::enter(&mut chosen.ledger, kind, entry["body"].clone());
+    }
+    let lines = chosen.ledger.split_inclusive(|byte| *byte == b'\n').take(9);
+    let kept = lines
+        .enumerate()
+        .filter(|(index, _)| *index != 5)
+        .map(|(_, line)| line);
+    let kept = kept.collect::<Vec<_>>().concat();
+    put(&mut chosen.tree, "bag/data/authority.jsonl", kept);
+    close(&mut chosen.tree);
+    let report = check(&chosen.tree, Some(&chosen.ledger), None);
+    let mut words = report
+        .findings
+        .iter()
+        .filter(|one| one.code == "ledger.authority");
+    assert!(
+        words.any(|one| one.words == "entry 5 of the ledger was left out"),
+        "{report:#?}"
+    );
+}
+
+#[test]
+fn a_leg_after_one_that_failed_is_against_the_stop_rule() {
+    let sample = sample::run();
+    let run = edit(&sample, RUN, |run| {
+        run["legs"][0]["status"] = json!("failed")
+    });
+    let path = "bag/data/legs/00/leg.json";
+    let both = edit(&run, path, |leg| leg["status"] = json!("failed"));
+    rejects(&both, "two more legs", &["run.status"]);
 }
