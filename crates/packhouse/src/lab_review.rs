@@ -58,7 +58,9 @@ fn word(opened: &Opened<'_>, ledger: &Ledger, args: &LabReviewArgs) -> Result<Re
             }
             ReviewError::Spelling { known, .. } => {
                 let failure = Failure::usage("not reviewed", &args.packet);
-                let words = format!("review {} --reviewer {}", args.packet, quoted(known));
+                let (packet, known) = (&args.packet, quoted(known));
+                let words =
+                    format!("review {packet} --reviewer {known} --verdict approve --note TEXT");
                 (failure, place.hint(&words))
             }
             ReviewError::Standing { .. } => {
