@@ -4,8 +4,9 @@
 use crate::sandbox::Sandbox;
 use serde_json::Value;
 use std::collections::BTreeSet;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
 
 /// A lab, in a folder that a marker may be near: a temporary folder may be in memory only.
 struct Lab {
@@ -127,19 +128,7 @@ fn the_component_lane_from_an_empty_folder_to_a_sealed_pass_and_no_second_run() 
     assert_eq!(verified["findings"], serde_json::json!([]));
     lab.ends(&["ledger", "verify"], 0);
 
-    // Neither here nor where the folder was copied to before, nor after.
-    let again = lab.ends(&["run", "example", "--execute"], 3);
-    assert!(again.contains("sealed-pass"), "{again}");
-    let refused = lab.ends_in(&copy, &["run", "example", "--execute"], 3);
-    assert!(refused.contains("truncated, rewritten or forked"), "{refused}");
-    // Whoever has forgotten the ledger's head still has the marker.
-    let heads = lab.path("state/packhouse/lab/heads");
-    std::fs::remove_dir_all(heads).expect("because it is there");
-    let refused = lab.ends_in(&copy, &["run", "example", "--execute"], 3);
-    assert!(refused.contains("is consumed: its marker is here"), "{refused}");
-    let later = lab.path("later");
-    copied(&lab.root(), &later);
-    lab.ends_in(&later, &["run", "example", "--execute"], 3);
+    no_second_run(&lab, &copy);
 
     // The same program has nothing to add to its own analysis.
     let same = lab.json(&["analyse", "example", "--why", "to see", "--execute"], 0);
@@ -156,7 +145,76 @@ fn the_component_lane_from_an_empty_folder_to_a_sealed_pass_and_no_second_run() 
     assert!(codes.len() >= 30, "{codes:?}");
     assert_eq!(tampers["tampers"], tampers["rejected"]);
 
-    // What was kept is changed on the disk, by one bit.
+    another_analyzer(&lab, path, ledger);
+    damaged(&lab, &evidence);
+}
+
+/// Neither here nor where the folder was copied to, before or after.
+fn no_second_run(lab: &Lab, copy: &Path) {
+    let again = lab.ends(&["run", "example", "--execute"], 3);
+    assert!(again.contains("sealed-pass"), "{again}");
+    let refused = lab.ends_in(copy, &["run", "example", "--execute"], 3);
+    assert!(
+        refused.contains("truncated, rewritten or forked"),
+        "{refused}"
+    );
+    // Whoever has forgotten the ledger's head still has the marker.
+    let heads = lab.path("state/packhouse/lab/heads");
+    std::fs::remove_dir_all(heads).expect("because it is there");
+    let refused = lab.ends_in(copy, &["run", "example", "--execute"], 3);
+    assert!(
+        refused.contains("is consumed: its marker is here"),
+        "{refused}"
+    );
+    let later = lab.path("later");
+    copied(&lab.root(), &later);
+    lab.ends_in(&later, &["run", "example", "--execute"], 3);
+}
+
+/// Another program, by its digest, analyses the same bag again: no device, no marker.
+fn another_analyzer(lab: &Lab, path: &str, ledger: &str) {
+    let other = lab.path("other");
+    std::fs::copy(env!("CARGO_BIN_EXE_packhouse"), &other).expect("because there is room");
+    let file = std::fs::OpenOptions::new().append(true).open(&other);
+    let written = file
+        .expect("because it is ours")
+        .write_all(b"another analyzer");
+    written.expect("because there is room");
+    let words = [
+        "analyse",
+        "example",
+        "--why",
+        "an analyzer changed",
+        "--json",
+    ];
+    let planned = document(lab.command(&lab.root(), &words).output());
+    assert_eq!(planned["made_before"], 1, "{planned}");
+    let mut command = Command::new(&other);
+    let own = lab.command(&lab.root(), &words);
+    command
+        .args(own.get_args())
+        .arg("--execute")
+        .current_dir(lab.root())
+        .env_clear();
+    command.envs(
+        own.get_envs()
+            .filter_map(|(name, value)| Some((name, value?))),
+    );
+    let again = document(command.output());
+    assert_eq!(
+        (&again["number"], &again["changed"]),
+        (&2.into(), &false.into()),
+        "{again}"
+    );
+    assert_eq!(again["verdict"], "pass");
+    let verified = lab.json(&["verify", path, "--ledger", ledger], 0);
+    assert_eq!(verified["findings"], serde_json::json!([]));
+    lab.ends(&["ledger", "verify"], 0);
+}
+
+/// What was kept is changed on the disk, by one bit.
+fn damaged(lab: &Lab, evidence: &Path) {
+    let path = evidence.to_str().expect("because it is plain");
     let output = std::fs::read_dir(evidence.join("bag/data/outputs")).expect("because there are");
     let output = output
         .map(|entry| entry.expect("because it is there").path())
@@ -172,6 +230,14 @@ fn the_component_lane_from_an_empty_folder_to_a_sealed_pass_and_no_second_run() 
     std::fs::write(&output, bytes).expect("because it is ours");
     let damaged = lab.json(&["verify", path], 1);
     assert_eq!(damaged["findings"][0]["code"], "bag.digest", "{damaged}");
+}
+
+/// The one document of a command that ended well.
+fn document(output: std::io::Result<Output>) -> Value {
+    let output = output.expect("because it can be started");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    serde_json::from_slice(&output.stdout).expect("because one document was asked for")
 }
 
 /// Copies a folder with everything in it.
