@@ -55,6 +55,16 @@ pub(crate) struct Call {
 
 /// Runs the command in the sandbox and kills as planned.
 pub(crate) fn run(sandbox: &Sandbox, words: &[&str], plan: Plan<'_>) -> Stopped {
+    run_in(sandbox, words, plan, &[])
+}
+
+/// As `run`, with variables beside the sandbox's own.
+pub(crate) fn run_in(
+    sandbox: &Sandbox,
+    words: &[&str],
+    plan: Plan<'_>,
+    variables: &[(&str, &str)],
+) -> Stopped {
     let log = tempfile::NamedTempFile::new_in(sandbox.path("")).expect("because it is writable");
     let plain = sandbox.command(words);
     let mut command = Command::new(built("stop_at"));
@@ -76,6 +86,7 @@ pub(crate) fn run(sandbox: &Sandbox, words: &[&str], plan: Plan<'_>) -> Stopped 
     for (name, value) in plain.get_envs() {
         command.env(name, value.expect("because the sandbox only sets"));
     }
+    command.envs(variables.iter().copied());
     let output = command.output().expect("because it was built");
     let text = std::fs::read_to_string(log.path()).expect("because it is text");
     let said = String::from_utf8_lossy(&output.stderr);

@@ -1,0 +1,482 @@
+//! Runs of a lab by the real command and real programs: killed at the calls that make a step
+//! durable, told to end, lied to, copied.
+//!
+//! A reference lab consumed one packet twice from two folders, saw a campaign that ended by a
+//! closed terminal, and could not say of another whether its candidate had been asked anything.
+
+use crate::sandbox::Sandbox;
+use crate::stop_at::{self, Plan, Role};
+use packhouse_base::digest::Digest;
+use packhouse_ledger::act::Rehearsed;
+use packhouse_ledger::state::Standing;
+use packhouse_ledger::{Ledger, Writer};
+use packhouse_sys::clock::{Clock as _, RealClock};
+use packhouse_sys::fs::{Dir, Fs as _};
+use packhouse_sys::real::RealFs;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+/// A lab with one experiment, and a home on a disk: a `/tmp` may be in RAM, where no marker is.
+struct World {
+    sandbox: Sandbox,
+    disk: tempfile::TempDir,
+}
+
+impl World {
+    /// A lab whose packet is armed, by a rehearsal that is only in the ledger: rehearsals have
+    /// tests of their own.
+    fn armed(candidate: &str, edits: &[(&str, &str)]) -> Self {
+        let disk = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"));
+        let world = Self {
+            sandbox: Sandbox::new(),
+            disk: disk.expect("because cargo made that folder"),
+        };
+        std::fs::create_dir(world.lab()).expect("because the folder is ours");
+        world.done(&["init", "--execute"]);
+        let prereg = edits.iter().fold(PREREG.to_owned(), |text, (old, new)| {
+            assert!(text.contains(old), "{old}");
+            text.replace(old, new)
+        });
+        let prereg = prereg.replace("CANDIDATE", candidate);
+        let path = world.lab().join("experiments/example/prereg.toml");
+        std::fs::write(path, prereg).expect("because it is ours");
+        world.done(&["lane", "open", "example", "--reason", "first", "--execute"]);
+        world.done(&["register", "example", "--execute"]);
+        world.rehearsed();
+        let review = [
+            "review",
+            "example",
+            "--reviewer",
+            "a",
+            "--verdict",
+            "approve",
+        ];
+        world.done(&[&review[..], &["--note", "seen", "--execute"]].concat());
+        world.done(&["arm", "example", "--execute"]);
+        world
+    }
+
+    fn lab(&self) -> PathBuf {
+        self.disk.path().join("lab")
+    }
+
+    fn words<'a>(&self, words: &[&'a str], lab: &'a str) -> Vec<&'a str> {
+        [&["lab", "--lab", lab], words].concat()
+    }
+
+    fn command(&self, words: &[&str]) -> Command {
+        let lab = self.lab();
+        let lab = lab.to_str().expect("because it is plain text");
+        self.settled(self.sandbox.command(&self.words(words, lab)))
+    }
+
+    fn settled(&self, mut command: Command) -> Command {
+        command.env("HOME", self.disk.path());
+        command
+    }
+
+    fn output(&self, words: &[&str]) -> Output {
+        self.command(words).output().expect("because it was built")
+    }
+
+    fn done(&self, words: &[&str]) {
+        let output = self.output(words);
+        assert!(output.status.success(), "{words:?}: {}", said(&output));
+    }
+
+    /// `lab run` as JSON.
+    fn run(&self, exit: i32) -> Value {
+        let output = self.output(&["run", "example", "--execute", "--json"]);
+        assert_eq!(output.status.code(), Some(exit), "{}", said(&output));
+        serde_json::from_slice(&output.stdout).unwrap_or(Value::Null)
+    }
+
+    fn folder(&self) -> Dir {
+        let root = RealFs.root().expect("because / is there");
+        let names = self.lab();
+        let names = names.iter().skip(1);
+        names.fold(root, |dir, name| dir.open_dir(name).expect("because it is"))
+    }
+
+    fn ledger(&self) -> Ledger {
+        Ledger::read(&self.folder(), None).expect("because no kill makes a bad ledger")
+    }
+
+    fn packet(&self) -> Digest {
+        let ledger = self.ledger();
+        let packets: Vec<Digest> = ledger.state().packets().keys().copied().collect();
+        packets[0]
+    }
+
+    fn standing(&self) -> Standing {
+        self.ledger().state().packets()[&self.packet()].standing
+    }
+
+    fn evidence(&self) -> PathBuf {
+        self.lab().join(format!("evidence/{}", self.packet()))
+    }
+
+    /// Every exchange of the evidence.
+    fn exchanges(&self) -> String {
+        let legs = self.evidence().join("bag/data/legs");
+        let legs = std::fs::read_dir(legs).into_iter().flatten().flatten();
+        let read = legs.map(|leg| std::fs::read_to_string(leg.path().join("exchange.jsonl")));
+        read.filter_map(Result::ok).collect()
+    }
+
+    fn rehearsed(&self) {
+        let mut writer = Writer::open(&self.folder(), None, &RealClock).expect("because it's free");
+        let packet = *writer
+            .ledger()
+            .state()
+            .packets()
+            .keys()
+            .next()
+            .expect("because one is");
+        let program = std::fs::read(env!("CARGO_BIN_EXE_packhouse"));
+        let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
+        let some = Some(Digest::from_bytes([1; 32]));
+        let rehearsed = Rehearsed {
+            packet,
+            green: true,
+            stage: None,
+            reason: String::new(),
+            bag: some,
+            analysis: some,
+            analyzer: Digest::of(&program.expect("because cargo built it")),
+            tampers: 0,
+            rejected: 0,
+            elapsed_ns: 1,
+            detectable_ns: None,
+        };
+        let boot = boot.expect("because Linux has one");
+        let entered = writer.append(rehearsed, RealClock.wall_ns(), boot.trim());
+        entered.expect("because it contradicts nothing");
+    }
+
+    /// The second implementation finds nothing that does not hold.
+    fn verified(&self) {
+        let evidence = self.evidence();
+        let ledger = self.lab().join("ledger.jsonl");
+        let text = |path: &Path| path.to_str().expect("because it is plain text").to_owned();
+        self.done(&["verify", &text(&evidence), "--ledger", &text(&ledger)]);
+    }
+
+    /// The whole state as it is, to be gone back to.
+    fn saved(&self) -> tempfile::TempDir {
+        let saved = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("because ours");
+        copy(self.disk.path(), saved.path());
+        saved
+    }
+
+    fn back_to(&self, saved: &Path) {
+        for name in ["lab", ".local"] {
+            let _ = std::fs::remove_dir_all(self.disk.path().join(name));
+        }
+        copy(saved, self.disk.path());
+    }
+}
+
+fn copy(from: &Path, to: &Path) {
+    let status = Command::new("cp")
+        .arg("-a")
+        .arg(from.join("."))
+        .arg(to)
+        .status();
+    assert!(status.expect("because coreutils are there").success());
+}
+
+fn said(output: &Output) -> String {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    text(&output.stdout) + &text(&output.stderr)
+}
+
+/// Kills the command before the calls that make each step durable, and runs it again: it is
+/// released or sealed, never asked again.
+#[test]
+fn a_run_killed_at_any_step_is_released_or_sealed_by_the_next_one() {
+    let world = World::armed(SERVE, &[]);
+    let saved = world.saved();
+    let lab = world.lab();
+    let lab = lab.to_str().expect("because it is plain text").to_owned();
+    let home = world
+        .disk
+        .path()
+        .to_str()
+        .expect("because it is plain text")
+        .to_owned();
+    let killed = |k| {
+        let words = world.words(&["run", "example", "--execute"], &lab);
+        let plan = Plan {
+            role: Role::Command,
+            k,
+            attached: &[],
+            all: false,
+        };
+        stop_at::run_in(&world.sandbox, &words, plan, &[("HOME", &home)])
+    };
+    let whole = killed(0);
+    assert_eq!(
+        world.standing(),
+        Standing::SealedPass,
+        "{}",
+        said(&whole.output)
+    );
+    let steps = steps(&whole.calls);
+    assert!(steps.len() >= 10, "{steps:?} of {:?}", whole.calls);
+    for (what, k) in steps {
+        world.back_to(saved.path());
+        let stopped = killed(k);
+        assert!(stopped.killed, "{what}: {}", said(&stopped.output));
+        let was_marked = world
+            .disk
+            .path()
+            .join(MARKERS)
+            .join(format!("{}.json", world.packet()));
+        let was_marked = was_marked.exists();
+        let was_closed = world.evidence().join("bag").exists();
+        let answer = world.output(&["run", "example", "--execute", "--json"]);
+        let document: Value = serde_json::from_slice(&answer.stdout).unwrap_or(Value::Null);
+        match (was_marked, was_closed) {
+            (false, _) => {
+                let is_released = document["outcome"] == "released";
+                if is_released {
+                    assert_eq!(answer.status.code(), Some(3), "{what}: {}", said(&answer));
+                    assert_eq!(document["reason"], "killed before the marker", "{what}");
+                    world.run(0);
+                }
+                assert_eq!(world.standing(), Standing::SealedPass, "{what}");
+            }
+            (true, false) => {
+                assert_eq!(answer.status.code(), Some(1), "{what}: {}", said(&answer));
+                assert_eq!(document["killed"], true, "{what}");
+                assert_eq!(world.standing(), Standing::SealedAbort, "{what}");
+            }
+            (true, true) => assert_eq!(world.standing(), Standing::SealedPass, "{what}"),
+        }
+        let first = "\"index\":0,";
+        let lines = world.exchanges();
+        let asked = lines
+            .lines()
+            .filter(|line| line.contains("\"type\":\"case\""));
+        let asked = asked.filter(|line| line.contains(first)).count();
+        assert!(asked <= 1, "{what}: first case asked {asked} times");
+        world.done(&[
+            "verify",
+            world.evidence().to_str().expect("because it is plain text"),
+        ]);
+    }
+}
+
+/// The calls before which a kill leaves another state: a name or sync of ledger, marker, bag,
+/// analysis and seal, each once per kind of call.
+fn steps(calls: &[stop_at::Call]) -> Vec<(String, usize)> {
+    let mut seen = std::collections::BTreeMap::new();
+    for (index, call) in calls.iter().enumerate() {
+        let places = [
+            "ledger.jsonl",
+            "markers",
+            "bag.open/data/run.json",
+            "analysis-1",
+            "seal-1",
+        ];
+        let place = places.iter().find(|place| call.detail.contains(**place));
+        let is_bag = call.name.starts_with("rename") && call.detail.ends_with("bag.open");
+        let is_asked = call.detail.contains("exchange.jsonl") && call.name.contains("sync");
+        let what = match place {
+            Some(place) => format!("{} {place}", call.name),
+            None if is_bag => "rename bag".to_owned(),
+            None if is_asked => "sync exchange".to_owned(),
+            None => continue,
+        };
+        // The last of each: earlier ones are like it, or of another step that has its own.
+        seen.insert(what, index + 1);
+    }
+    seen.into_iter().collect()
+}
+
+/// Wrong bytes under their right digest, another shape, an old digest, one byte that is two
+/// tensors', a file too many, no witness; and what ends a session.
+#[test]
+fn what_a_lying_program_did_is_sealed_as_what_it_was() {
+    let wrong = [
+        "equality",
+        "answer.shape",
+        "answer.digest",
+        "answer.overlap",
+        "answer.file-extra",
+        "answer.no-witness",
+    ];
+    let cases: [(&str, &str, &[&str]); 4] = [
+        (
+            "OneBit,Shape,StaleDigest,Alias,Extra,NoWitness",
+            "fail",
+            &wrong,
+        ),
+        (
+            "Dies",
+            "abort",
+            &["candidate: in case 0: the program ended by signal 11"],
+        ),
+        (
+            "Chatty",
+            "abort",
+            &["candidate: in case 0: frame of 1684107116 bytes"],
+        ),
+        (
+            "Hangs",
+            "abort",
+            &["candidate: in case 0: no answer in time"],
+        ),
+    ];
+    for (lie, verdict, reasons) in cases {
+        let world = World::lying(lie);
+        let document = world.run(1);
+        assert_eq!(document["verdict"], verdict, "{lie}: {document}");
+        let analysis = world.evidence().join("analysis-1/analysis.json");
+        let analysis = std::fs::read_to_string(analysis).expect("because it is sealed");
+        for reason in reasons {
+            let all = format!("{analysis}{document}");
+            assert!(all.contains(reason), "{lie}: {reason}: {all}");
+        }
+        world.verified();
+        world.run(3);
+    }
+}
+
+#[test]
+fn a_program_that_says_no_hello_releases_its_packet() {
+    for (lie, why) in [("OldChallenge", "hello"), ("NoFixture", "discovery")] {
+        let world = World::lying(lie);
+        let released = world.run(3);
+        assert_eq!(released["outcome"], "released", "{lie}: {released}");
+        assert_eq!(released["stage"], why, "{lie}: {released}");
+        assert_eq!(world.standing(), Standing::Armed, "{lie}");
+        assert!(!world.evidence().join("bag.open").exists(), "{lie}");
+    }
+}
+
+/// SIGTERM makes an orderly abort; SIGHUP, a closed terminal, makes nothing.
+#[test]
+fn a_signal_that_asks_for_the_end_is_an_abort_and_a_hangup_is_nothing() {
+    let world = World::lying("Endless");
+    let mut command = world.command(&["run", "example", "--execute", "--json"]);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn().expect("because it was built");
+    let pid = child.id().to_string();
+    let exchange = world
+        .evidence()
+        .join("bag.open/data/legs/00/exchange.jsonl");
+    let is_asked = || {
+        let lines = std::fs::read_to_string(&exchange).unwrap_or_default();
+        lines.contains("\"type\":\"case\"")
+    };
+    let start_ns = RealClock.steady_ns();
+    while !is_asked() {
+        assert!(
+            RealClock.steady_ns() - start_ns < 60_000_000_000,
+            "nothing was asked"
+        );
+        RealClock.sleep_ns(5_000_000);
+    }
+    for signal in ["-HUP", "-TERM"] {
+        let sent = Command::new("kill").args([signal, &pid]).status();
+        assert!(sent.expect("because kill is there").success(), "{signal}");
+    }
+    let output = child.wait_with_output().expect("because it ends");
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    let document: Value = serde_json::from_slice(&output.stdout).expect("because it is JSON");
+    assert_eq!(document["verdict"], "abort", "{document}");
+    let reason = document["reason"].as_str().expect("because it is an abort");
+    assert!(reason.contains("told to end"), "{reason}");
+    assert_eq!(world.standing(), Standing::SealedAbort);
+}
+
+#[test]
+fn a_copy_of_the_lab_from_before_the_run_finds_the_packet_consumed() {
+    let world = World::armed(SERVE, &[]);
+    let saved = world.saved();
+    world.run(0);
+    // The lab as it was; the user's memory stays, without what it saw of the ledger's head.
+    std::fs::remove_dir_all(world.lab()).expect("because it is ours");
+    copy(&saved.path().join("lab"), &{
+        std::fs::create_dir(world.lab()).expect("because it is gone");
+        world.lab()
+    });
+    let output = world.output(&["run", "example", "--execute"]);
+    assert_eq!(output.status.code(), Some(3));
+    assert!(said(&output).contains("truncated"), "{}", said(&output));
+    let heads = world.disk.path().join(".local/state/packhouse/lab/heads");
+    std::fs::remove_dir_all(heads).expect("because it is there");
+    let output = world.output(&["run", "example", "--execute"]);
+    assert_eq!(output.status.code(), Some(3));
+    assert!(said(&output).contains("consumed"), "{}", said(&output));
+    assert_eq!(world.standing(), Standing::Armed);
+}
+
+impl World {
+    /// A lab whose candidate stands between the controller and our own kernels, and lies.
+    fn lying(lie: &str) -> Self {
+        let liar = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli/component_liar.py");
+        // A program that hangs does so for as long as it may; that is not waited for here.
+        let (lie, timeout) = match lie {
+            "Hangs" => (lie, "case_timeout_s = 2"),
+            "Endless" => ("Hangs", TIMEOUT),
+            _ => (lie, TIMEOUT),
+        };
+        let packhouse = Path::new(env!("CARGO_BIN_EXE_packhouse"));
+        let python = "[program.candidate]\nprogram = \"python3\"\n";
+        let arguments =
+            format!("arguments = [\"${{lab}}/liar.py\", \"{lie}\", \"${{lab}}/packhouse\"");
+        let candidate = format!("{python}{arguments}, \"{FIXTURE}\"]\nenvironment = {{}}\n");
+        let count = lie.split(',').count();
+        let edits = [
+            (TIMEOUT, timeout),
+            ("repeats = 1", &format!("repeats = {count}")),
+        ];
+        let world = Self::armed(&candidate, &edits);
+        let place = |from: &Path, to: &str| {
+            std::os::unix::fs::symlink(from, world.lab().join(to)).expect("because it is free");
+        };
+        place(&liar, "liar.py");
+        place(packhouse, "packhouse");
+        world
+    }
+}
+
+const MARKERS: &str = ".local/state/packhouse/lab/markers";
+const FIXTURE: &str = "mul-mxfp4-ggml-cpu-repack-v1";
+const SERVE: &str = "[program.candidate]
+program = \"packhouse\"
+arguments = [\"fixture\", \"serve\", \"mul-mxfp4-ggml-cpu-repack-v1\"]
+environment = {}
+";
+const TIMEOUT: &str = "case_timeout_s = 60";
+const PREREG: &str = "schema = \"packhouse/prereg/1\"
+id = \"example\"
+lane = \"example\"
+kind = \"component\"
+question = \"Is it right?\"
+authorises = \"nothing\"
+does_not_authorise = \"anything\"
+exclusions = []
+reviewers = 1
+time_budget_s = 600
+case_timeout_s = 60
+rehearsal_max_age_s = 86400
+stop = \"never\"
+[treatment]
+difference = \"none\"
+CANDIDATE
+[matrix]
+fixtures = [\"mul-mxfp4-ggml-cpu-repack-v1\"]
+devices = [\"cpu\"]
+arms = [\"plain\"]
+widths = [1]
+repeats = 1
+promise = \"bit-equal\"
+[[leg]]
+kind = \"exact\"
+treatment = \"candidate\"
+";
