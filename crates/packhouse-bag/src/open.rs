@@ -2,7 +2,8 @@
 //!
 //! Specified in `docs/format/bag.md`, section 3.
 //!
-//! - `OpenBag::put` makes a whole file or none; `append` adds to one and may be torn by a crash;
+//! - `OpenBag::put` makes a whole file or none, `put_folder` a whole folder of them; `append` adds
+//!   to a file and may be torn by a crash;
 //! - `close` is the only way to a closed bag, and reads back what it closes;
 //! - digests are of the bytes that were given, so a disk that changed them is found;
 //! - after a write or sync that failed nothing more is done: `Resumed` starts from what is there,
@@ -10,6 +11,7 @@
 //!
 //! Never: follows a link, replaces a file of a payload that is not resumed, closes a bag twice.
 
+mod folder;
 mod resume;
 
 use crate::contents::{Contents, ReadError, passed};
@@ -266,6 +268,21 @@ impl OpenBag {
         }
         self.guarded(|bag| bag.place(&format!("{DATA_DIR}/{path}"), bytes))?;
         self.add(path, bytes, None);
+        Ok(())
+    }
+
+    /// Puts a folder of whole files, by their paths from there: after a crash all of them are there,
+    /// or none. The folder must be new.
+    pub fn put_folder(
+        &mut self,
+        path: &str,
+        files: &BTreeMap<String, Vec<u8>>,
+    ) -> Result<(), WriteError> {
+        self.folder_is_right(path, files)?;
+        self.guarded(|bag| bag.place_folder(&format!("{DATA_DIR}/{path}"), files))?;
+        for (name, bytes) in files {
+            self.add(&format!("{path}/{name}"), bytes, None);
+        }
         Ok(())
     }
 

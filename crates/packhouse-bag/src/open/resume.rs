@@ -173,6 +173,10 @@ impl Tidying {
                 continue;
             }
             match stat.kind {
+                FileKind::Directory if text == PART => {
+                    empty(&dir.open_dir(&name)?)?;
+                    dir.remove_dir(&name)?;
+                }
                 FileKind::Directory if prefix.is_empty() && text != DATA_DIR => {
                     self.faults.push(BagFault::Unlisted { path });
                 }

@@ -4,15 +4,19 @@
 //!
 //! The canaries at the end leave out a sync and must be noticed.
 
-use crate::samples::{bag, disk, home, info, payload};
-use packhouse_bag::{Contents, Found, OpenBag, Outcome, Resumed, check, discard, look, write_new};
+use crate::samples::{disk, home, info};
+use packhouse_bag::{
+    Contents, Found, OpenBag, Outcome, Resumed, check, closed, discard, look, write_new,
+};
 use packhouse_base::digest::Digest;
 use packhouse_sim::{Crash, Fault, SimFs, Skip};
 use packhouse_sys::fs::FsErrorKind;
+use std::collections::BTreeMap;
 
 const EXCHANGE: &str = "legs/00/exchange.jsonl";
 /// How much of the exchange is synced halfway.
 const HALF: usize = 12;
+const FIXTURE: &str = "drawn/x-1";
 const CRASHES: [Crash; 5] = [
     Crash::Lost,
     Crash::Torn,
@@ -20,6 +24,26 @@ const CRASHES: [Crash; 5] = [
     Crash::LostEntries,
     Crash::Kept,
 ];
+
+/// The sample, and a folder that is put as a whole.
+fn payload() -> Contents {
+    let mut payload = crate::samples::payload();
+    for (name, bytes) in fixture() {
+        payload.insert(format!("{FIXTURE}/{name}"), bytes);
+    }
+    payload
+}
+
+fn fixture() -> BTreeMap<String, Vec<u8>> {
+    let files = [("bagit.txt", b"1"), ("data/x", b"2"), ("data/y", b"3")];
+    files
+        .map(|(name, bytes)| (name.to_owned(), bytes.to_vec()))
+        .into()
+}
+
+fn bag() -> Contents {
+    closed(&payload(), &info())
+}
 
 /// What a writer was told before it ended.
 #[derive(Clone, Copy, Debug, Default)]
@@ -45,6 +69,7 @@ fn write(sim: &SimFs, told: &mut Told) -> Result<(), String> {
         .map_err(text)?;
     bag.put("outputs/00ff", bytes("outputs/00ff"))
         .map_err(text)?;
+    bag.put_folder(FIXTURE, &fixture()).map_err(text)?;
     bag.put("legs/00/leg.json", bytes("legs/00/leg.json"))
         .map_err(text)?;
     told.closed = Some(bag.close(&info()).map_err(text)?);
@@ -104,6 +129,13 @@ fn inspect_open(resumed: &Resumed, told: Told) -> Result<(), String> {
         } else if actual != whole {
             return Err(format!("{path} is torn"));
         }
+    }
+    let is_fixture = |path: &&str| path.starts_with(FIXTURE);
+    let fixture_count = resumed.paths().filter(is_fixture).count();
+    if ![0, fixture().len()].contains(&fixture_count) {
+        return Err(format!(
+            "{fixture_count} files of a folder that was put as a whole"
+        ));
     }
     for path in ["packet.json", EXCHANGE] {
         if told.half && !resumed.paths().any(|other| other == path) {
@@ -219,8 +251,8 @@ fn a_disk_that_changes_a_bit_of_any_write_is_found_before_the_bag_is_closed() {
             }
         }
     }
-    // Four files, one of them written in two pieces, and the four beside them.
-    assert_eq!(found_count, 9);
+    // Seven files, one of them written in two pieces, and the four beside them.
+    assert_eq!(found_count, 12);
 }
 
 #[test]

@@ -8,6 +8,7 @@ use packhouse_bag::{
 use packhouse_base::digest::Digest;
 use packhouse_sim::SimFs;
 use packhouse_sys::fs::{Dir, FsErrorKind};
+use std::collections::BTreeMap;
 use std::os::unix::fs::symlink;
 
 /// Writes the sample payload, the exchange in two pieces.
@@ -152,6 +153,72 @@ fn a_path_is_taken_by_a_file_its_folder_and_what_is_below() {
     payload.insert("a/b", *b"1");
     payload.insert("a/c", *b"1");
     payload.insert("log", *b"12");
+    assert_eq!(
+        packhouse_bag::closed(&payload, &info()).digest(),
+        Some(digest)
+    );
+}
+
+#[test]
+fn a_folder_is_put_as_a_whole_or_refused_before_anything_is_written() {
+    let (sim, mut bag) = writer();
+    bag.put("log", b"1").expect("because it is free");
+    sim.restart_count();
+    let folder = |files: &[(&str, &[u8])]| -> BTreeMap<String, Vec<u8>> {
+        let files = files.iter();
+        files
+            .map(|(name, bytes)| ((*name).to_owned(), bytes.to_vec()))
+            .collect()
+    };
+    let wrong = [
+        ("a", folder(&[]), "a: 0 bytes to put into the bag"),
+        (
+            "a",
+            folder(&[("x", b"1"), ("y", b"")]),
+            "a/y: 0 bytes to put into the bag",
+        ),
+        (
+            "a",
+            folder(&[("x", b"1"), ("x/y", b"1")]),
+            "a/x: is in the bag already",
+        ),
+        (
+            "a",
+            folder(&[("x", b"1"), ("../y", b"1")]),
+            "not a path of a bag: a/../y",
+        ),
+        ("log", folder(&[("x", b"1")]), "log: is in the bag already"),
+        (
+            "log/b",
+            folder(&[("x", b"1")]),
+            "log/b: is in the bag already",
+        ),
+        ("A", folder(&[("x", b"1")]), "not a path of a bag: A/x"),
+    ];
+    for (path, files, words) in wrong {
+        let error = bag.put_folder(path, &files).expect_err(words);
+        assert_eq!(error.to_string(), words);
+    }
+    assert_eq!(sim.operation_count(), 0);
+    let files = folder(&[("x", b"1"), ("y/z", b"22"), ("y-z", b"3")]);
+    bag.put_folder("a/b", &files).expect("because it is free");
+    let error = bag
+        .put_folder("a/b", &files)
+        .expect_err("because it is there");
+    assert_eq!(error.to_string(), "a/b: is in the bag already");
+    bag.put("a/b/y/more", b"4").expect("because it is free");
+    assert_eq!(bag.bytes(), 6);
+    let digest = bag.close(&info()).expect("because nothing failed");
+    let mut payload = Contents::default();
+    for (path, bytes) in [
+        ("log", "1"),
+        ("a/b/x", "1"),
+        ("a/b/y/z", "22"),
+        ("a/b/y-z", "3"),
+        ("a/b/y/more", "4"),
+    ] {
+        payload.insert(path, bytes.as_bytes());
+    }
     assert_eq!(
         packhouse_bag::closed(&payload, &info()).digest(),
         Some(digest)

@@ -9,7 +9,7 @@ use super::Fault;
 use crate::evidence::LegRecord;
 use crate::recipes::Made;
 use crate::sessions::Gone;
-use packhouse_bag::{BagInfo, OpenBag, WriteError};
+use packhouse_bag::{BagInfo, OpenBag, TAG_MANIFEST_FILE, WriteError};
 use packhouse_base::canonical;
 use packhouse_base::digest::Digest;
 use packhouse_component::check::{Seen, SeenFile};
@@ -81,13 +81,12 @@ impl Recorder {
     /// Puts a fixture's files below a folder, if they are not there yet.
     pub(crate) fn put_fixture(&self, folder: &str, made: &Made) -> Result<(), WriteError> {
         let mut inner = self.inner.borrow_mut();
-        for (name, bytes) in made.bag.files() {
-            let path = format!("{folder}/{name}");
-            if !inner.bag.has(&path) {
-                inner.bag.put(&path, bytes)?;
-            }
+        let is_there = inner.bag.has(&format!("{folder}/{TAG_MANIFEST_FILE}"));
+        match is_there {
+            true => Ok(()),
+            // As a whole: half a fixture is none, and would be a fault of the evidence.
+            false => inner.bag.put_folder(folder, made.bag.files()),
         }
-        Ok(())
     }
 
     /// The last line of a session.
