@@ -6,10 +6,12 @@ use crate::lab::Place;
 use crate::lab_open::{Opened, Told};
 use crate::lab_refused::{of_freeze, of_host};
 use crate::lab_words::LabRegisterArgs;
+use packhouse_build::focused::head_of;
 use packhouse_lab::freeze::packet_path;
 use packhouse_lab::recipes::Recipes;
 use packhouse_lab::register::{self, RegisterError, Registration};
 use serde_json::json;
+use std::path::Path;
 
 /// Freezes an experiment.
 pub(crate) fn execute(args: &LabRegisterArgs, place: &Place) -> Result<Answer, Failure> {
@@ -21,14 +23,14 @@ pub(crate) fn execute(args: &LabRegisterArgs, place: &Place) -> Result<Answer, F
         let ledger = opened.ledger()?;
         let plan = register::plan(&lab, &ledger, &args.experiment, &recipes).map_err(refused)?;
         let command = format!("register {} --execute", args.experiment);
-        return Ok(told(&plan).planned(&place.hint(&command)));
+        return Ok(told(&plan, &place.root).planned(&place.hint(&command)));
     }
     let mut writer = opened.writer()?;
     let plan = register::plan(&lab, writer.ledger(), &args.experiment, &recipes);
     let plan = plan.map_err(refused)?;
     register::write(&lab, &plan).map_err(refused)?;
     let index = opened.append(&mut writer, plan.act.clone())?;
-    let mut told = told(&plan);
+    let mut told = told(&plan, &place.root);
     told.lines
         .push(format!("{}: entry {index}", crate::lab::LEDGER));
     let mut answer = told.done();
@@ -37,7 +39,7 @@ pub(crate) fn execute(args: &LabRegisterArgs, place: &Place) -> Result<Answer, F
     Ok(answer)
 }
 
-fn told(plan: &Registration) -> Told {
+fn told(plan: &Registration, root: &Path) -> Told {
     let packet = &plan.packet;
     let path = packet_path(&packet.experiment);
     let digest = plan.act.packet;
@@ -55,6 +57,13 @@ fn told(plan: &Registration) -> Told {
         lines.push(format!(
             "{word}: {name} {digest}, and {count} files that it loads"
         ));
+        // Nothing that a registration may ask tells what an interpreter opens by itself.
+        if head_of(&root.join(name)).starts_with(b"#!") {
+            lines.push(format!(
+                "{word} is a script: whatever its interpreter loads by itself (extension modules) \
+                 must be frozen too, as copies below the lab, or `identities` fails"
+            ));
+        }
     }
     let counts = [
         ("frozen files", packet.frozen.len()),

@@ -2,8 +2,9 @@
 
 use super::Tamper;
 use super::edit::{Change, bytes, split, value};
-use super::records::{Form, newest_analysis, of_kind};
+use super::records::{Form, newest_analysis};
 use crate::verify::Evidence;
+use packhouse_base::digest::Digest;
 use serde_json::{Value, json};
 
 /// All of it.
@@ -176,7 +177,7 @@ fn ledger(evidence: &Evidence) -> Vec<Tamper> {
         doubled.insert(2, second.clone());
         push("a line doubled", &["ledger.index"], &doubled);
     }
-    if let Some(sealed) = of_kind(&lines, "sealed") {
+    if let Some(sealed) = sealed_of(evidence, &lines) {
         push("sealed removed", &["ledger.sealed"], &lines[..sealed]);
         for (what, code, edit) in SEALED_EDITS {
             // Without the lines behind it, whose links it would break.
@@ -184,6 +185,13 @@ fn ledger(evidence: &Evidence) -> Vec<Tamper> {
         }
     }
     tampers
+}
+
+/// The line that sealed this packet: a ledger has those of others too.
+fn sealed_of(evidence: &Evidence, lines: &[Vec<u8>]) -> Option<usize> {
+    let packet = Digest::of(evidence.files.get("bag/data/packet.json")?).to_string();
+    let is_it = |entry: Value| entry["kind"] == "sealed" && entry["body"]["packet"] == packet;
+    lines.iter().position(|line| value(line).is_some_and(is_it))
 }
 
 /// The lines, with one entry otherwise.

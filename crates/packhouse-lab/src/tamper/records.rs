@@ -441,7 +441,7 @@ fn authority_lines(path: &str, lines: &[Vec<u8>], is_run: bool) -> Vec<Tamper> {
 }
 
 /// The first line of a kind.
-pub(super) fn of_kind(lines: &[Vec<u8>], kind: &str) -> Option<usize> {
+fn of_kind(lines: &[Vec<u8>], kind: &str) -> Option<usize> {
     let is_it = |line: &Vec<u8>| value(line).is_some_and(|entry| entry["kind"] == kind);
     lines.iter().position(is_it)
 }
