@@ -24,13 +24,14 @@ const FIELDS: [&str; 11] = [
 
 /// Texts of section 12: what no bag can prove.
 const SAYS: [&str; 4] = [
-    "when the preregistration was written: the ledger's chain and its copies elsewhere say that",
-    "that no other run was made: the marker and the ledger's nonce say that, on the hosts that share \
-     them",
-    "addresses, witnesses, capture state, warnings, denials, poison and timed nanoseconds are \
-     attested by the program",
-    "drawn inputs follow from the nonce by the fixture's recipe, which a reader without the recipes \
-     can't repeat",
+    "when the preregistration was written: the ledger's chain and its copies elsewhere say \
+     that",
+    "that no other run was made: the marker and the ledger's nonce say that, on the hosts \
+     that share them",
+    "addresses, witnesses, capture state, warnings, denials, poison and timed nanoseconds \
+     are attested by the program",
+    "drawn inputs follow from the nonce by the fixture's recipe, which a reader without the \
+     recipes can't repeat",
 ];
 const SAYS_REHEARSAL: &str = "this was a rehearsal: a null program played the candidate";
 const SAYS_ABORTED: &str = "the run did not end by itself: nothing after its end was judged";

@@ -1,7 +1,9 @@
-//! What a bag's payload says, and whether it holds: `docs/format/evidence.md`, part 1 and section 8.
+//! What a bag's payload says, and whether it holds: `docs/format/evidence.md`, part 1 and section
+//! 8.
 //!
 //! * Nothing that a record says of itself decides: everything is compared with raw files.
-//! * Every failure is a finding of the report that is given back; which gate it is of follows from its code.
+//! * Every failure is a finding of the report that is given back; which gate it is of follows from
+//!   its code.
 
 use crate::authority;
 use crate::documents::{self, Packet, Prereg};

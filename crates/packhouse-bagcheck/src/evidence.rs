@@ -4,7 +4,7 @@ use crate::analysis::{self, Stored};
 use crate::bagit;
 use crate::content::{self, Content};
 use crate::gates::{self, Judgement};
-use crate::ledger::{Entry, Ledger};
+use crate::ledger::{Entry, Ledger, Packet};
 use crate::report::{Finding, Report};
 use crate::seal::{self, PublicKey, Said, Sealed};
 use crate::shape::{file, sha256};
@@ -175,7 +175,8 @@ impl Evidence<'_> {
         numbers
     }
 
-    /// Judges an analysis. That an earlier one says other things than the bag gives is what a later one is for.
+    /// Judges an analysis. That an earlier one says other things than the bag gives is what a
+    /// later one is for.
     fn analysis(&mut self, report: &mut Report, number: u64, is_newest: bool) {
         let path = format!("analysis-{number}/analysis.json");
         let mut own = Report::default();
@@ -267,6 +268,12 @@ impl Evidence<'_> {
         if is_alone {
             return;
         }
+        self.sealed(report, &ledger, packet);
+    }
+
+    /// Holds each seal against the entry that cites it, and each entry against its seal.
+    fn sealed(&self, report: &mut Report, ledger: &Ledger, packet: &Packet) {
+        let mut refuse = |words: String| report.find("ledger.sealed", "ledger.jsonl", words);
         for (number, entry) in &packet.seals {
             let own = |path: String| file(self.tree, &path).map(|bytes| sha256(bytes));
             let seal = own(format!("seal-{number}.json"));
@@ -309,7 +316,8 @@ impl Evidence<'_> {
         }
     }
 
-    /// Holds the lines in the bag against the ledger: all are there, and none of the packet was left out.
+    /// Holds the lines in the bag against the ledger: all are there, and none of the packet was
+    /// left out.
     fn authority(&self, report: &mut Report, ledger: &Ledger) {
         let mut refuse = |words: String| {
             report.find("ledger.authority", "bag/data/authority.jsonl", words);

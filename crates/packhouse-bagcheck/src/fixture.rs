@@ -1,7 +1,7 @@
 //! Fixtures that a bag carries: `docs/format/fixture.md`.
 //!
-//! A fixture can't be made again here. What it says is believed where its digest is the one that the packet
-//! froze; a drawn one is the controller's word.
+//! A fixture can't be made again here. What it says is believed where its digest is the one that
+//! the packet froze; a drawn one is the controller's word.
 
 mod verdict;
 
@@ -130,7 +130,8 @@ impl Fixture {
         self.tensors.get(name)
     }
 
-    /// Returns whether a boundary's bytes are near enough to what a case expects, every row of them.
+    /// Returns whether a boundary's bytes are near enough to what a case expects, every row of
+    /// them.
     pub(crate) fn is_equal(&self, case: &Case, boundary: &str, is_near: bool, is: &[u8]) -> bool {
         let of = |list: &'_ [Expected]| -> Vec<Expected> {
             let all = list.iter().filter(|expected| expected.boundary == boundary);
@@ -174,7 +175,8 @@ const FIELDS: [&str; 9] = [
     "cases",
 ];
 
-/// Reads the fixture in a folder of the payload, and holds every file against the fixture's own lists.
+/// Reads the fixture in a folder of the payload, and holds every file against the fixture's own
+/// lists.
 pub(crate) fn read(report: &mut Report, payload: &Tree, folder: &str) -> Option<Fixture> {
     let is_whole = lists(report, payload, folder);
     let path = format!("{folder}/fixture.json");

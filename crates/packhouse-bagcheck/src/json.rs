@@ -109,8 +109,8 @@ fn quote(text: &str, out: &mut String) {
     out.push('"');
 }
 
-/// Parses a record: one value and a final newline. Errors with words that say where another spelling
-/// than the canonical one begins.
+/// Parses a record: one value and a final newline. Errors with words that say where another
+/// spelling than the canonical one begins.
 pub(crate) fn parse(bytes: &[u8]) -> Result<Json, String> {
     if bytes.len() > RECORD_BYTES_MAX {
         return Err(format!("{} bytes, more than 64 MiB", bytes.len()));

@@ -1,7 +1,7 @@
 //! The ledger: `docs/format/ledger.md`.
 //!
-//! * Read from the first line to the last; the first entry that contradicts ends the reading, as the
-//!   format has it.
+//! * Read from the first line to the last; the first entry that contradicts ends the reading, as
+//!   the format has it.
 //! * Whatever is in the file is judged against the entries before it, never against the clock.
 
 mod body;

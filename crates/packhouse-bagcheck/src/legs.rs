@@ -218,7 +218,8 @@ impl Judge<'_> {
                 }
             }
         }
-        // What is left of the plan, in its order: the last ones of a key are those that are missing.
+        // What is left of the plan, in its order: the last ones of a key are those that are
+        // missing.
         let mut skip = missing;
         let mut expected: Vec<&Key> = Vec::new();
         for key in planned.iter().rev() {
@@ -267,30 +268,8 @@ impl Judge<'_> {
             self.report.find("fixture.missing", &path, words);
             return None;
         };
-        let expected = plan::fields(
-            planned,
-            fixture,
-            place.device,
-            place.index,
-            place.hello.poisons,
-        );
-        let Some(expected) = expected else {
-            self.report
-                .find("fixture.missing", &path, format!("{key} has no case"));
+        if !self.asked(&path, place, planned, fixture, asked) {
             return None;
-        };
-        for (name, code) in CASE_CODES {
-            if asked.case.fields.get(name) != expected.get(name) {
-                let words = format!("`{name}` is not what section 2 gives");
-                self.report.find(code, &path, words);
-            }
-        }
-        if key.is_timed && !place.hello.times {
-            self.report.find(
-                "case.cycles",
-                &path,
-                "cycles of a program that does not time",
-            );
         }
         let (line, at_ns, reply) = asked.reply.as_ref()?;
         let path = self.line(*line);
@@ -312,15 +291,14 @@ impl Judge<'_> {
             span_ns,
         };
         answers::judge(self.report, &of, reply);
-        let answer = match reply {
-            Reply::Declined(..) if planned.rejection.is_some() => return None,
-            Reply::Declined(_, reason) => {
-                self.report
-                    .find("answer.declined", &path, format!("{reason:?}"));
+        let answer = match (reply, planned.rejection) {
+            (Reply::Answer(answer), None) => answer.clone(),
+            (Reply::Declined(_, reason), None) => {
+                let words = format!("{reason:?}");
+                self.report.find("answer.declined", &path, words);
                 return None;
             }
-            Reply::Answer(_) if planned.rejection.is_some() => return None,
-            Reply::Answer(answer) => answer.clone(),
+            (Reply::Answer(_) | Reply::Declined(..), Some(_)) => return None,
         };
         let found = &self.report.findings[before..];
         let is_sound = !found
@@ -339,6 +317,35 @@ impl Judge<'_> {
             rows,
             answer,
         })
+    }
+
+    /// Judges every field of what was asked. Returns whether the fixture has such a case at all.
+    fn asked(
+        &mut self,
+        path: &str,
+        place: &Place<'_>,
+        planned: &Planned,
+        fixture: &Fixture,
+        asked: &exchange::Asked,
+    ) -> bool {
+        let (device, poisons) = (place.device, place.hello.poisons);
+        let expected = plan::fields(planned, fixture, device, place.index, poisons);
+        let Some(expected) = expected else {
+            let words = format!("{} has no case", planned.key);
+            self.report.find("fixture.missing", path, words);
+            return false;
+        };
+        for (name, code) in CASE_CODES {
+            if asked.case.fields.get(name) != expected.get(name) {
+                let words = format!("`{name}` is not what section 2 gives");
+                self.report.find(code, path, words);
+            }
+        }
+        if planned.key.is_timed && !place.hello.times {
+            let words = "cycles of a program that does not time";
+            self.report.find("case.cycles", path, words);
+        }
+        true
     }
 
     fn budget(&mut self, path: &str, span_ns: u64) {
@@ -424,34 +431,38 @@ impl Judge<'_> {
         if !is_inside || record.ended.steady_ns > run.ended.steady_ns {
             find("run.clock", "its times are not within the run's".to_owned());
         }
+        self.ends(leg, &record, payload, run);
+        Some(record)
+    }
+
+    /// Holds how each program ended against its session and its log.
+    fn ends(&mut self, leg: &Leg, record: &run::Leg, payload: &Tree, run: &Run) {
+        let path = format!("{}/leg.json", self.folder);
+        let mut find = |words: String| self.report.find("leg.end", &path, words);
         for program in &record.programs {
             let treatment = &program.treatment;
             let log = file(payload, &format!("{}/{treatment}.stderr", self.folder));
             let bytes = log.map_or(0, |bytes| bytes.len() as u64);
             if bytes != program.stderr_bytes {
                 let words = format!("{treatment} has {bytes} bytes of log");
-                find("leg.end", format!("{words}, not {}", program.stderr_bytes));
+                find(format!("{words}, not {}", program.stderr_bytes));
             }
             let session = leg.exchange.sessions.get(treatment);
             let end = session.and_then(|session| session.end.as_ref());
             let end = end.map(|(_, text)| text.as_str());
             match end {
                 None if run.status == "aborted" => {}
-                None => find("leg.end", format!("the session of {treatment} has no end")),
+                None => find(format!("the session of {treatment} has no end")),
                 Some("bye") if program.exit != "code 0" => {
-                    find(
-                        "leg.end",
-                        format!("{treatment} ended with {}", program.exit),
-                    );
+                    find(format!("{treatment} ended with {}", program.exit));
                 }
                 Some("bye") => {}
                 Some(end) if run.status == "complete" => {
-                    find("leg.end", format!("{treatment} broke off: {end}"));
+                    find(format!("{treatment} broke off: {end}"));
                 }
                 Some(_) => {}
             }
         }
-        Some(record)
     }
 
     /// Judges what each program had mapped.

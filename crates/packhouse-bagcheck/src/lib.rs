@@ -1,8 +1,9 @@
 //! Verifies a sealed evidence bag offline, by a second implementation.
 //!
-//! * Written from `docs/format/*.md` alone: no crate of ours is used and none was read, so a mistake
-//!   of the engine that made a bag is not a mistake here too.
-//! * Judges bytes in memory (`Tree`). Only `read` and the binary touch a disk, and nothing is written.
+//! * Written from `docs/format/*.md` alone: no crate of ours is used and none was read, so a
+//!   mistake of the engine that made a bag is not a mistake here too.
+//! * Judges bytes in memory (`Tree`). Only `read` and the binary touch a disk, and nothing is
+//!   written.
 //! * Every finding has a code of `docs/format/evidence.md`, the path it is about, and words.
 //! * Never stops at the first finding, and never repairs or guesses.
 //!
@@ -50,17 +51,17 @@ pub fn check(tree: &Tree, ledger: Option<&[u8]>, key: Option<&PublicKey>) -> Rep
     report
 }
 
-/// Verifies a bag as a folder alone: its lists, digests, names and info (`docs/format/bag.md`, sections 1
-/// and 2), whatever its payload means.
+/// Verifies a bag as a folder alone: its lists, digests, names and info (`docs/format/bag.md`,
+/// sections 1 and 2), whatever its payload means.
 pub fn check_bag(tree: &Tree) -> Report {
     let mut report = Report::default();
     bagit::check(&mut report, tree, "");
     report
 }
 
-/// Verifies a lane, a preregistration and, where there is one, a packet that froze both, each by its form and
-/// against the others (`docs/format/lab.md`, sections 1 to 4). Findings name `lane.toml`, `prereg.toml`
-/// and `packet.json`.
+/// Verifies a lane, a preregistration and, where there is one, a packet that froze both, each by
+/// its form and against the others (`docs/format/lab.md`, sections 1 to 4). Findings name
+/// `lane.toml`, `prereg.toml` and `packet.json`.
 pub fn check_documents(lane: &[u8], prereg: &[u8], packet: Option<&[u8]>) -> Report {
     let mut report = Report::default();
     let lane_id = documents::lane(&mut report, "lane.toml", lane);
@@ -89,8 +90,9 @@ pub fn check_documents(lane: &[u8], prereg: &[u8], packet: Option<&[u8]>) -> Rep
     report
 }
 
-/// Verifies a whole ledger: lines, chain, and that no entry contradicts those before it. Bytes behind the
-/// last newline are a note, not a finding. The code of the one finding is that of `docs/format/ledger.md`.
+/// Verifies a whole ledger: lines, chain, and that no entry contradicts those before it. Bytes
+/// behind the last newline are a note, not a finding. The code of the one finding is that of
+/// `docs/format/ledger.md`.
 pub fn check_ledger(bytes: &[u8]) -> Report {
     let mut report = Report::default();
     let read = ledger::Ledger::read(bytes);

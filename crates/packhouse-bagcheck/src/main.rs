@@ -1,5 +1,5 @@
-//! `packhouse-bagcheck PATH [--ledger FILE] [--public-key PEM] [--json]`: verifies a bag, or an evidence folder,
-//! and nothing else. Exit: 0 valid, 1 findings, 2 usage, 3 could not read.
+//! `packhouse-bagcheck PATH [--ledger FILE] [--public-key PEM] [--json]`: verifies a bag, or an
+//! evidence folder, and nothing else. Exit: 0 valid, 1 findings, 2 usage, 3 could not read.
 
 #![forbid(unsafe_code)]
 #![expect(

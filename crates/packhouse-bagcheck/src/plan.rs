@@ -1,4 +1,5 @@
-//! What is asked, as it follows from preregistration, fixtures and nonce: `docs/format/evidence.md`, section 2.
+//! What is asked, as it follows from preregistration, fixtures and nonce:
+//! `docs/format/evidence.md`, section 2.
 
 use crate::documents::Prereg;
 use crate::fixture::{Case, Fixture};
@@ -50,8 +51,8 @@ pub(crate) struct Fixtures {
 const BLOCK_REPEAT: u64 = 1_000_000;
 
 impl Fixtures {
-    /// Returns the fixture whose inputs a repeat has. Where nothing was drawn of a fixture, each repeat has
-    /// the published ones.
+    /// Returns the fixture whose inputs a repeat has. Where nothing was drawn of a fixture, each
+    /// repeat has the published ones.
     pub(crate) fn of(&self, id: &str, repeat: u64) -> Option<&Fixture> {
         match repeat > 0 && self.drawing.contains(id) {
             true => self.drawn.get(&(id.to_owned(), repeat)),

@@ -45,8 +45,8 @@ impl Verdict {
 
 /// Everything that a verification says.
 ///
-/// The evidence is valid when there are no `findings`. `failures` are not about the evidence but about the
-/// candidate: an honest bag of a failed run has them, and its analysis says so too.
+/// The evidence is valid when there are no `findings`. `failures` are not about the evidence but
+/// about the candidate: an honest bag of a failed run has them, and its analysis says so too.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// What is wrong with the evidence, in the order of the checks.
@@ -73,8 +73,8 @@ impl Report {
         all.any(|finding| finding.code == code)
     }
 
-    /// Renders the report as one canonical JSON document, without a final newline: `checked`, `failures`,
-    /// `findings`, `notes`, `valid`, `verdict`.
+    /// Renders the report as one canonical JSON document, without a final newline: `checked`,
+    /// `failures`, `findings`, `notes`, `valid`, `verdict`.
     pub fn to_json(&self) -> String {
         let list = |findings: &[Finding]| {
             let items = findings.iter().map(|finding| {

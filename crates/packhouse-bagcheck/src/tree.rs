@@ -14,8 +14,8 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What lies under each path; paths are relative, with `/`, and of files and odd things only: a folder is there
-/// by what is in it, but an empty one is an entry.
+/// What lies under each path; paths are relative, with `/`, and of files and odd things only: a
+/// folder is there by what is in it, but an empty one is an entry.
 pub type Tree = BTreeMap<String, Entry>;
 
 /// One thing of a folder.

@@ -1,5 +1,6 @@
-//! A small maker of evidence, written from the pages like what it tests, but with `serde_json`, plain
-//! strings and figures worked out by hand. It knows one experiment and makes every record of it.
+//! A small maker of evidence, written from the pages like what it tests, but with `serde_json`,
+//! plain strings and figures worked out by hand. It knows one experiment and makes every record of
+//! it.
 
 use packhouse_bagcheck::{Entry, Tree};
 use serde_json::{Value, json};
@@ -349,20 +350,10 @@ impl Talk<'_> {
         self.say(who, "controller", "message", case);
         let inputs = json!({file: sha256(&input)});
         if width == 3 {
-            self.say(
-                who,
-                "component",
-                "message",
-                json!({"type": "declined", "index": index, "reason": "no such width"}),
-            );
-            self.say(
-                who,
-                "controller",
-                "seen",
-                json!({"index": index, "outputs": {},
-                "inputs": inputs, "inputs_extra": []}),
-            );
-            return;
+            let reason = "no such width";
+            let declined = json!({"type": "declined", "index": index, "reason": reason});
+            self.say(who, "component", "message", declined);
+            return self.look(who, index, json!({}), inputs);
         }
         let mut outputs = json!({});
         for (place, (form, bytes)) in forms.iter_mut().zip([first, second]).enumerate() {
@@ -384,13 +375,13 @@ impl Talk<'_> {
             answer["timed"] = json!({"cycles": 4, "elapsed_ns": elapsed});
         }
         self.say(who, "component", "message", answer);
-        self.say(
-            who,
-            "controller",
-            "seen",
-            json!({"index": index, "outputs": outputs,
-            "inputs": inputs, "inputs_extra": []}),
-        );
+        self.look(who, index, outputs, inputs);
+    }
+
+    fn look(&mut self, who: &str, index: u64, outputs: Value, inputs: Value) {
+        let seen = json!({"index": index, "outputs": outputs, "inputs": inputs,
+            "inputs_extra": []});
+        self.say(who, "controller", "seen", seen);
     }
 
     fn leave(&mut self, who: &str) {
@@ -536,55 +527,7 @@ fn make(kind: &str) -> Sample {
             put(&mut tree, format!("bag/data/{folder}/{name}"), bytes);
         }
     }
-    let lab = sha256(LAB);
-    enter(&mut ledger, "genesis", json!({"lab": LAB, "id": lab}));
-    enter(
-        &mut ledger,
-        "lane",
-        json!({"lane": "lane-1", "action": "open", "reason": "r",
-        "document": sha256(LANE)}),
-    );
-    enter(
-        &mut ledger,
-        "registered",
-        json!({"packet": packet, "experiment": "exp-1",
-        "lane": "lane-1", "prereg": sha256(PREREG), "treatment": "one"}),
-    );
-    if is_run {
-        enter(
-            &mut ledger,
-            "rehearsed",
-            json!({"packet": packet, "green": true, "stage": null,
-            "reason": "", "bag": sha256("b"), "analysis": sha256("a"),
-            "analyzer": sha256("analyzer"), "tampers": 9, "rejected": 9, "elapsed_ns": 1}),
-        );
-        enter(
-            &mut ledger,
-            "reviewed",
-            json!({"packet": packet, "reviewer": "r",
-            "verdict": "approve", "note": "", "rehearsal": 3}),
-        );
-        enter(
-            &mut ledger,
-            "armed",
-            json!({"packet": packet, "rehearsal": 3, "reviews": [4]}),
-        );
-        let nonce = "07".repeat(32);
-        let head = enter(
-            &mut ledger,
-            "nonce",
-            json!({"packet": packet, "nonce": nonce}),
-        );
-        let marker = line(&json!({"schema": "packhouse/marker/1", "packet": packet,
-            "nonce": nonce, "ledger": head, "lab": lab, "file_system": "ext4"}));
-        enter(
-            &mut ledger,
-            "consumed",
-            json!({"packet": packet, "nonce": nonce,
-            "marker": sha256(&marker)}),
-        );
-        put(&mut tree, "bag/data/marker.json", marker);
-    }
+    authority(&mut tree, &mut ledger, &packet, is_run);
     put(&mut tree, "bag/data/authority.jsonl", &ledger);
     let mut outputs = BTreeMap::new();
     for (number, lines) in exchanges(&mut outputs).into_iter().enumerate() {
@@ -618,8 +561,72 @@ fn make(kind: &str) -> Sample {
     sample
 }
 
+/// Enters all that gives a run or a rehearsal its right, and writes the marker of a run.
+fn authority(tree: &mut Tree, ledger: &mut Vec<u8>, packet: &str, is_run: bool) {
+    let lab = sha256(LAB);
+    enter(ledger, "genesis", json!({"lab": LAB, "id": lab}));
+    enter(
+        ledger,
+        "lane",
+        json!({"lane": "lane-1", "action": "open", "reason": "r",
+        "document": sha256(LANE)}),
+    );
+    enter(
+        ledger,
+        "registered",
+        json!({"packet": packet, "experiment": "exp-1",
+        "lane": "lane-1", "prereg": sha256(PREREG), "treatment": "one"}),
+    );
+    if is_run {
+        enter(
+            ledger,
+            "rehearsed",
+            json!({"packet": packet, "green": true, "stage": null,
+            "reason": "", "bag": sha256("b"), "analysis": sha256("a"),
+            "analyzer": sha256("analyzer"), "tampers": 9, "rejected": 9, "elapsed_ns": 1}),
+        );
+        enter(
+            ledger,
+            "reviewed",
+            json!({"packet": packet, "reviewer": "r",
+            "verdict": "approve", "note": "", "rehearsal": 3}),
+        );
+        enter(
+            ledger,
+            "armed",
+            json!({"packet": packet, "rehearsal": 3, "reviews": [4]}),
+        );
+        let nonce = "07".repeat(32);
+        let head = enter(ledger, "nonce", json!({"packet": packet, "nonce": nonce}));
+        let marker = line(&json!({"schema": "packhouse/marker/1", "packet": packet,
+            "nonce": nonce, "ledger": head, "lab": lab, "file_system": "ext4"}));
+        enter(
+            ledger,
+            "consumed",
+            json!({"packet": packet, "nonce": nonce,
+            "marker": sha256(&marker)}),
+        );
+        put(tree, "bag/data/marker.json", marker);
+    }
+}
+
 /// Writes the analysis that the bag must have, its figures worked out by hand.
 fn analyse(tree: &mut Tree, kind: &str) {
+    let gates = gates(kind);
+    let ns = |text: &str| json!({"numerator": text, "denominator": 1});
+    let says = says(kind);
+    let analysis = json!({"schema": "packhouse/analysis/1",
+        "bag": sha256(bytes(tree, "bag/tagmanifest-sha256.txt")),
+        "packet": sha256(bytes(tree, "bag/data/packet.json")), "analyzer": sha256("analyzer"),
+        "kind": kind, "status": "complete", "verdict": "pass", "gates": gates,
+        "rows": rows(), "says": says,
+        "timing": [{"leg": 2, "device": "cpu", "blocks": 2, "wins": 2,
+            "savings": [ns("40"), ns("20")], "median": ns("30"), "sign_test_p": SIGN_TEST_P,
+            "hodges_lehmann": ns("30"), "bootstrap_lower_95": ns("20")}]});
+    put(tree, "analysis-1/analysis.json", line(&analysis));
+}
+
+fn gates(kind: &str) -> Value {
     let gate = |name: &str, basis: &str, threshold: &str, measured: &str| {
         let of_candidate = [
             "rejections",
@@ -638,7 +645,7 @@ fn analyse(tree: &mut Tree, kind: &str) {
     let none = |name: &str, basis: &str, what: &str| {
         gate(name, basis, &format!("{what} = 0"), &format!("{what} = 0"))
     };
-    let gates = json!([
+    json!([
         none("records", "verified", "faults"),
         gate("complete", "verified", "cases = 21", "cases = 21"),
         none("answers", "mixed", "faults"),
@@ -676,10 +683,13 @@ fn analyse(tree: &mut Tree, kind: &str) {
             "wins >= 2 of 2, median >= 10 ns on every device",
             "cpu: wins = 2 of 2, median = 30 ns"
         ),
-    ]);
-    let ns = |text: &str| json!({"numerator": text, "denominator": 1});
+    ])
+}
+
+fn says(kind: &str) -> Vec<&'static str> {
     let mut says = vec![
-        "when the preregistration was written: the ledger's chain and its copies elsewhere say that",
+        "when the preregistration was written: the ledger's chain and its copies elsewhere say \
+         that",
         "that no other run was made: the marker and the ledger's nonce say that, on the hosts that \
          share them",
         "addresses, witnesses, capture state, warnings, denials, poison and timed nanoseconds are \
@@ -690,15 +700,7 @@ fn analyse(tree: &mut Tree, kind: &str) {
     if kind == "rehearsal" {
         says.push("this was a rehearsal: a null program played the candidate");
     }
-    let analysis = json!({"schema": "packhouse/analysis/1",
-        "bag": sha256(bytes(tree, "bag/tagmanifest-sha256.txt")),
-        "packet": sha256(bytes(tree, "bag/data/packet.json")), "analyzer": sha256("analyzer"),
-        "kind": kind, "status": "complete", "verdict": "pass", "gates": gates,
-        "rows": rows(), "says": says,
-        "timing": [{"leg": 2, "device": "cpu", "blocks": 2, "wins": 2,
-            "savings": [ns("40"), ns("20")], "median": ns("30"), "sign_test_p": SIGN_TEST_P,
-            "hodges_lehmann": ns("30"), "bootstrap_lower_95": ns("20")}]});
-    put(tree, "analysis-1/analysis.json", line(&analysis));
+    says
 }
 
 /// Two wins of two: `docs/format/statistics.md`, section 3.1.
