@@ -152,7 +152,8 @@ impl Program {
         &self.introduction
     }
 
-    /// Asks for one case. After an error the program is dead. What poisons its storages is asked to.
+    /// Asks for one case. After an error the program is dead. One that poisons storages is asked
+    /// to.
     ///
     /// # Errors
     /// When it does not answer with one message of the protocol in time, or cycles are asked of a

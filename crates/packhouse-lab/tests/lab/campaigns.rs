@@ -4,9 +4,11 @@ use crate::played::{Manner, Played, RECIPES};
 use packhouse_base::digest::Digest;
 use packhouse_lab::analysis::Verdict;
 use packhouse_lab::campaign::{CampaignError, Fault, Finished, Frozen, Ran, rehearse, run};
+use packhouse_lab::recovery::recover;
 use packhouse_lab::tamper::OwnJudge;
 use packhouse_ledger::state::Standing;
 use packhouse_ledger::{Ledger, Stage};
+use packhouse_sim::{Crash, Fault as SimFault};
 
 fn ran(played: &Played, packet: Digest) -> Result<Ran, CampaignError> {
     played.act(|campaign, writer| {
@@ -123,4 +125,118 @@ fn what_fails_before_the_marker_releases_the_packet_and_it_is_run_later() {
     assert_eq!(played.programs.asked.borrow().len(), 0);
     played.programs.manner.set(Manner::Honest);
     assert_eq!(sealed(&played, packet).analysis.verdict, Verdict::Pass);
+}
+
+/// The exchange of a run that goes on, as it is on the disk after a power cut.
+#[test]
+fn what_was_asked_is_on_the_disk_when_a_program_dies_and_the_power_fails() {
+    let (played, packet) = Played::armed(6);
+    played.programs.manner.set(Manner::Dies);
+    // The second case's line is written before it is asked; stop there, before anything else is.
+    let count = {
+        let sim = played.sim.crash(Crash::Kept, 0);
+        let other = Played::on(sim.clone(), played.programs.again());
+        sim.restart_count();
+        sealed(&other, packet);
+        sim.operation_count()
+    };
+    let answered = |played: &Played| {
+        let path = format!("/home/user/lab/evidence/{packet}/bag.open/data/legs/00/exchange.jsonl");
+        let bytes = played.sim.read(path).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).matches("\"seen\"").count()
+    };
+    let most = (0..count).map(|at| {
+        let sim = played.sim.crash(Crash::Kept, at);
+        let programs = played.programs.again();
+        let other = Played::on(sim.clone(), programs.clone());
+        sim.restart_count();
+        sim.set_fault(Some(SimFault::Stop { at }));
+        let _ = ran(&other, packet);
+        let after = Played::on(sim.crash(Crash::Lost, at), programs.clone());
+        // A second case is asked only when the answer to the first is durable.
+        let asked = programs.asked.borrow().len();
+        let durable = answered(&after);
+        assert!(
+            asked < 2 || durable >= 1 || !is_open(&after, packet),
+            "{at}: {asked} asked"
+        );
+        durable
+    });
+    assert_eq!(most.max(), Some(1));
+}
+
+fn is_open(played: &Played, packet: Digest) -> bool {
+    let path = format!("/home/user/lab/evidence/{packet}/bag.open/data/prereg.toml");
+    played.sim.read(path).is_some()
+}
+
+#[test]
+fn a_marker_of_the_packet_refuses_a_run_whatever_the_ledger_says() {
+    let (played, packet) = Played::armed(7);
+    let before = played
+        .sim
+        .read("/home/user/lab/ledger.jsonl")
+        .expect("because it is there");
+    sealed(&played, packet);
+    played
+        .sim
+        .replace("/home/user/lab/ledger.jsonl", &before, 0o644);
+    let asked = played.programs.asked.borrow().len();
+    let refused = ran(&played, packet)
+        .expect_err("because it was run")
+        .to_string();
+    assert!(refused.contains("the packet is consumed"), "{refused}");
+    let recovered = played.act(|campaign, writer| recover(campaign, writer, packet));
+    let refused = recovered
+        .expect_err("because the ledger knows nothing")
+        .to_string();
+    assert!(refused.contains("its marker is here"), "{refused}");
+    assert_eq!(played.programs.asked.borrow().len(), asked);
+}
+
+#[test]
+fn a_rehearsal_of_another_boot_or_day_is_not_fresh() {
+    let (mut played, packet) = Played::armed(8);
+    played.host.boot = "boot-2".to_owned();
+    let refused = ran(&played, packet)
+        .expect_err("because of the boot")
+        .to_string();
+    assert!(refused.contains("was in boot boot-1"), "{refused}");
+    played.host.boot = "boot-1".to_owned();
+    played.clock.advance_ns(86_401_000_000_000);
+    let refused = ran(&played, packet)
+        .expect_err("because of its age")
+        .to_string();
+    assert!(refused.contains("at most 86400 s are fresh"), "{refused}");
+    assert_eq!(standing(&played, packet), Standing::Armed);
+    assert_eq!(played.programs.asked.borrow().len(), 0);
+}
+
+#[test]
+fn a_closed_bag_that_was_changed_is_not_sealed() {
+    let (played, packet) = Played::armed(9);
+    let sim = &played.sim;
+    sim.restart_count();
+    let copy = Played::on(sim.crash(Crash::Kept, 0), played.programs.again());
+    copy.sim.restart_count();
+    sealed(&copy, packet);
+    // Stopped when the ledger has `closed`, and another bag is put in its place.
+    for at in (0..copy.sim.operation_count()).rev() {
+        let sim = played.sim.crash(Crash::Kept, at);
+        sim.restart_count();
+        sim.set_fault(Some(SimFault::Stop { at }));
+        let _ = ran(&Played::on(sim.clone(), played.programs.again()), packet);
+        let after = Played::on(sim.crash(Crash::Kept, at), played.programs.again());
+        if standing(&after, packet) != Standing::Closed {
+            continue;
+        }
+        after.close_again(packet);
+        let recovered = after.act(|campaign, writer| recover(campaign, writer, packet));
+        let refused = recovered
+            .expect_err("because it is another bag")
+            .to_string();
+        assert!(refused.contains("the ledger closed"), "{refused}");
+        return;
+    }
+    panic!("never closed");
 }

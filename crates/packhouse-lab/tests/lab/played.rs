@@ -1,6 +1,7 @@
 //! A played lab: a simulated disk, a host that says what a test wants, and programs in memory that
 //! answer by our own kernels, or not.
 
+use packhouse_bag::{Contents, closed};
 use packhouse_base::digest::Digest;
 use packhouse_component::check::{Seen, SeenFile, check};
 use packhouse_component::drive::{Ask, Event, Outcome, Side, Tap, poison};
@@ -50,6 +51,8 @@ pub(crate) struct Programs {
     pub(crate) asked: Rc<RefCell<Vec<(Digest, u64)>>>,
     /// What the candidate does.
     pub(crate) manner: Rc<Cell<Manner>>,
+    /// The clock of the machine that they run on.
+    clock: Rc<RefCell<Arc<SimClock>>>,
     /// Random numbers that were given out: none is given twice.
     pub(crate) random: Arc<AtomicU64>,
 }
@@ -90,6 +93,7 @@ impl Played {
 
     /// What a machine finds that was started again.
     pub(crate) fn on(sim: SimFs, programs: Programs) -> Self {
+        *programs.clock.borrow_mut() = sim.clock();
         Self {
             clock: sim.clock(),
             sim,
@@ -183,6 +187,19 @@ impl Played {
         let names = Path::new(path).components().skip(1);
         let root = self.sim.root().expect("because / is there");
         names.fold(root, |dir, name| dir.open_dir(name).expect("because it is"))
+    }
+
+    /// Changes the closed bag of a packet so that it is a good bag, with another digest.
+    pub(crate) fn close_again(&self, packet: Digest) {
+        let home = format!("/home/user/lab/evidence/{packet}/bag");
+        let bag = Contents::read(&self.dir(&home)).expect("because it is closed");
+        let (info, _) = bag.info().expect("because it is a bag");
+        let mut payload = bag.payload();
+        payload.insert("legs/00/candidate.stderr", *b"another word\n");
+        let again = closed(&payload, &info);
+        for (path, bytes) in again.files() {
+            self.sim.replace(format!("{home}/{path}"), bytes, 0o444);
+        }
     }
 
     fn enter(&self, writer: &mut Writer, act: impl Into<Act>) {
@@ -289,12 +306,20 @@ impl Host for PlayedHost {
 }
 
 impl Programs {
+    /// Now, a microsecond after the last time that somebody asked.
+    fn now_ns(&self) -> u64 {
+        let clock = self.clock.borrow();
+        clock.advance_ns(1000);
+        clock.steady_ns()
+    }
+
     /// The same programs before anything more is asked: each history is given the same numbers.
     pub(crate) fn again(&self) -> Self {
         let random = self.random.load(Ordering::Relaxed);
         Self {
             asked: Rc::default(),
             manner: self.manner.clone(),
+            clock: self.clock.clone(),
             random: Arc::new(AtomicU64::new(random)),
         }
     }
@@ -319,7 +344,12 @@ impl Sessions for Programs {
             inputs: "/inputs".to_owned(),
             outputs: "/outputs".to_owned(),
         });
-        told(tap.as_mut(), Side::Controller, &greeting.render());
+        told(
+            tap.as_mut(),
+            self.now_ns(),
+            Side::Controller,
+            &greeting.render(),
+        );
         if manner == Manner::Silent {
             return Err(Broken {
                 reason: "at hello: no answer in time".to_owned(),
@@ -329,6 +359,7 @@ impl Sessions for Programs {
         let introduction = introduction(terms.challenge, manner);
         told(
             tap.as_mut(),
+            self.now_ns(),
             Side::Component,
             &Reply::Hello(introduction.clone()).render(),
         );
@@ -370,6 +401,7 @@ impl Session for Running {
         self.next += 1;
         told(
             self.tap.as_mut(),
+            self.programs.now_ns(),
             Side::Controller,
             &Request::Case(order.clone()).render(),
         );
@@ -393,12 +425,13 @@ impl Session for Running {
                 };
                 told(
                     self.tap.as_mut(),
+                    self.programs.now_ns(),
                     Side::Component,
                     &Reply::Declined(declined).render(),
                 );
                 let seen = seen(&order, &BTreeMap::new());
                 self.tap.told(&Event::Saw {
-                    at_ns: 0,
+                    at_ns: self.programs.now_ns(),
                     index,
                     seen: &seen,
                 });
@@ -412,12 +445,13 @@ impl Session for Running {
         let answer = answer(&order, &made);
         told(
             self.tap.as_mut(),
+            self.programs.now_ns(),
             Side::Component,
             &Reply::Answer(answer.clone()).render(),
         );
         let seen = seen(&order, &made);
         self.tap.told(&Event::Saw {
-            at_ns: 0,
+            at_ns: self.programs.now_ns(),
             index: order.index,
             seen: &seen,
         });
@@ -428,7 +462,12 @@ impl Session for Running {
     }
 
     fn bye(mut self: Box<Self>) -> Result<Gone, Broken> {
-        told(self.tap.as_mut(), Side::Controller, &Request::Bye.render());
+        told(
+            self.tap.as_mut(),
+            self.programs.now_ns(),
+            Side::Controller,
+            &Request::Bye.render(),
+        );
         Ok(Gone {
             exit: Ending::Code(0),
             log: b"a word\n".to_vec(),
@@ -441,9 +480,9 @@ impl Session for Running {
     }
 }
 
-fn told(tap: &mut dyn Tap, side: Side, message: &[u8]) {
+fn told(tap: &mut dyn Tap, at_ns: u64, side: Side, message: &[u8]) {
     tap.told(&Event::Said {
-        at_ns: 0,
+        at_ns,
         side,
         message,
     });
@@ -588,7 +627,7 @@ fn answer(order: &CaseOrder, made: &BTreeMap<String, Vec<u8>>) -> Answer {
         warnings: Vec::new(),
         timed: order.cycles.map(|cycles| Timed {
             cycles,
-            elapsed_ns: 0,
+            elapsed_ns: 1,
         }),
     }
 }

@@ -125,6 +125,32 @@ impl World {
         read.filter_map(Result::ok).collect()
     }
 
+    /// The next `lab run` after a kill.
+    fn finishes(&self, what: &str, was_marked: bool, was_closed: bool) {
+        let answer = self.output(&["run", "example", "--execute", "--json"]);
+        let document: Value = serde_json::from_slice(&answer.stdout).unwrap_or(Value::Null);
+        if was_marked && !was_closed {
+            assert_eq!(answer.status.code(), Some(1), "{what}: {}", said(&answer));
+            assert_eq!(document["killed"], true, "{what}");
+            assert_eq!(self.standing(), Standing::SealedAbort, "{what}");
+            return;
+        }
+        if !was_marked && document["outcome"] == "released" {
+            assert_eq!(answer.status.code(), Some(3), "{what}: {}", said(&answer));
+            assert_eq!(document["reason"], "killed before the marker", "{what}");
+            self.run(0);
+        }
+        assert_eq!(self.standing(), Standing::SealedPass, "{what}");
+    }
+
+    /// How often a first case stands in the exchanges.
+    fn first_cases(&self) -> usize {
+        let lines = self.exchanges();
+        let is_first =
+            |line: &&str| line.contains("\"type\":\"case\"") && line.contains("\"index\":0,");
+        lines.lines().filter(is_first).count()
+    }
+
     fn rehearsed(&self) {
         let mut writer = Writer::open(&self.folder(), None, &RealClock).expect("because it's free");
         let packet = *writer
@@ -229,43 +255,15 @@ fn a_run_killed_at_any_step_is_released_or_sealed_by_the_next_one() {
         world.back_to(saved.path());
         let stopped = killed(k);
         assert!(stopped.killed, "{what}: {}", said(&stopped.output));
-        let was_marked = world
-            .disk
-            .path()
-            .join(MARKERS)
-            .join(format!("{}.json", world.packet()));
-        let was_marked = was_marked.exists();
+        let marker = format!("{}.json", world.packet());
+        let was_marked = world.disk.path().join(MARKERS).join(marker).exists();
         let was_closed = world.evidence().join("bag").exists();
-        let answer = world.output(&["run", "example", "--execute", "--json"]);
-        let document: Value = serde_json::from_slice(&answer.stdout).unwrap_or(Value::Null);
-        match (was_marked, was_closed) {
-            (false, _) => {
-                let is_released = document["outcome"] == "released";
-                if is_released {
-                    assert_eq!(answer.status.code(), Some(3), "{what}: {}", said(&answer));
-                    assert_eq!(document["reason"], "killed before the marker", "{what}");
-                    world.run(0);
-                }
-                assert_eq!(world.standing(), Standing::SealedPass, "{what}");
-            }
-            (true, false) => {
-                assert_eq!(answer.status.code(), Some(1), "{what}: {}", said(&answer));
-                assert_eq!(document["killed"], true, "{what}");
-                assert_eq!(world.standing(), Standing::SealedAbort, "{what}");
-            }
-            (true, true) => assert_eq!(world.standing(), Standing::SealedPass, "{what}"),
-        }
-        let first = "\"index\":0,";
-        let lines = world.exchanges();
-        let asked = lines
-            .lines()
-            .filter(|line| line.contains("\"type\":\"case\""));
-        let asked = asked.filter(|line| line.contains(first)).count();
-        assert!(asked <= 1, "{what}: first case asked {asked} times");
-        world.done(&[
-            "verify",
-            world.evidence().to_str().expect("because it is plain text"),
-        ]);
+        world.finishes(&what, was_marked, was_closed);
+        assert!(
+            world.first_cases() <= 1,
+            "{what}: the first case was asked again"
+        );
+        world.verified();
     }
 }
 
