@@ -343,6 +343,26 @@ fn what_a_lying_program_did_is_sealed_as_what_it_was() {
     }
 }
 
+/// What an interpreter loads by itself has no place in a packet unless it is frozen: a library was
+/// hashed, and an embedded search path loaded another copy.
+#[test]
+fn a_file_that_was_mapped_and_not_frozen_fails_the_run() {
+    let world = World::lying("Honest");
+    let document = world.run(1);
+    assert_eq!(document["verdict"], "fail", "{document}");
+    let analysis = world.evidence().join("analysis-1/analysis.json");
+    let analysis = std::fs::read(analysis).expect("because it is sealed");
+    let analysis: Value = serde_json::from_slice(&analysis).expect("because it is JSON");
+    let gates = analysis["gates"]
+        .as_array()
+        .expect("because it has gates")
+        .iter();
+    let failed: Vec<&Value> = gates.filter(|gate| gate["passed"] == false).collect();
+    assert_eq!(failed.len(), 1, "{failed:?}");
+    assert_eq!(failed[0]["gate"], "identities", "{failed:?}");
+    world.verified();
+}
+
 #[test]
 fn a_program_that_says_no_hello_releases_its_packet() {
     for (lie, why) in [("OldChallenge", "hello"), ("NoFixture", "discovery")] {
