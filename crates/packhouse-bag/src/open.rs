@@ -271,7 +271,7 @@ impl OpenBag {
         Ok(())
     }
 
-    /// Puts a folder of whole files, by their paths from there: after a crash all of them are there,
+    /// Puts a folder of whole files, by their paths from there: after a crash all are there,
     /// or none. The folder must be new.
     pub fn put_folder(
         &mut self,
