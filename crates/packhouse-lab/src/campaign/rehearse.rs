@@ -20,7 +20,7 @@ use packhouse_base::canonical::render;
 use packhouse_base::digest::Digest;
 use packhouse_gate::{Noise, Rational};
 use packhouse_ledger::act::Rehearsed;
-use packhouse_ledger::{Act, Stage, Writer};
+use packhouse_ledger::{Act, Stage, Writer, WriterError};
 use packhouse_sys::fs::{Dir, FsError, FsErrorKind};
 use packhouse_sys::stat::FileKind;
 use serde_json::json;
@@ -56,6 +56,7 @@ pub fn rehearse(
 ) -> Result<Rehearsal, CampaignError> {
     let started_ns = campaign.lab.clock.steady_ns();
     let analyzer = campaign.lab.host.analyzer()?;
+    admitted(writer, frozen.digest, analyzer)?;
     let mut rehearsal = Rehearsal {
         fault: None,
         analysis: None,
@@ -83,6 +84,25 @@ pub fn rehearse(
     };
     campaign.append(writer, act)?;
     Ok(rehearsal)
+}
+
+/// Whether the ledger admits a rehearsal: asked before anything is run.
+fn admitted(writer: &Writer, packet: Digest, analyzer: Digest) -> Result<(), CampaignError> {
+    let act = Rehearsed {
+        packet,
+        green: false,
+        stage: Some(Stage::Rehearsal),
+        reason: "asked before it is run".to_owned(),
+        bag: None,
+        analysis: None,
+        analyzer,
+        tampers: 0,
+        rejected: 0,
+        elapsed_ns: 0,
+        detectable_ns: None,
+    };
+    let accepted = writer.ledger().accepts(&Act::from(act));
+    accepted.map_err(|fault| CampaignError::Ledger(WriterError::Refused(fault)))
 }
 
 fn all(

@@ -1,8 +1,8 @@
 //! Campaigns on a played lab: rehearsed, run, released, aborted.
 
-use crate::played::{Manner, Played, RECIPES};
+use crate::played::{Manner, PREREG, Played, RECIPES};
 use packhouse_base::digest::Digest;
-use packhouse_lab::analysis::Verdict;
+use packhouse_lab::analysis::{Status, Verdict};
 use packhouse_lab::campaign::{CampaignError, Fault, Finished, Frozen, Ran, rehearse, run};
 use packhouse_lab::recovery::recover;
 use packhouse_lab::tamper::OwnJudge;
@@ -100,6 +100,7 @@ fn a_program_that_dies_aborts_the_packet_for_ever() {
         "{fault}"
     );
     assert_eq!(standing(&played, packet), Standing::SealedAbort);
+    assert_eq!(played.findings(packet), []);
     played.programs.manner.set(Manner::Honest);
     assert!(ran(&played, packet).is_err());
 }
@@ -239,4 +240,68 @@ fn a_closed_bag_that_was_changed_is_not_sealed() {
         return;
     }
     panic!("never closed");
+}
+
+/// Two legs of the candidate, the first of which fails.
+#[test]
+fn the_stop_rule_begins_no_leg_after_one_that_failed() {
+    let leg = "[[leg]]\nkind = \"exact\"\ntreatment = \"candidate\"\n";
+    let document = PREREG.replace(leg, &leg.repeat(2));
+    let stops = document.replace("stop = \"never\"", "stop = \"first-failed-leg\"");
+    for (document, legs) in [(&document, 2), (&stops, 1)] {
+        let (played, packet) = Played::armed_as(10, document);
+        played.programs.manner.set(Manner::WrongBit);
+        let finished = sealed(&played, packet);
+        assert_eq!(finished.analysis.verdict, Verdict::Fail);
+        assert_eq!(played.programs.asked.borrow().len(), 3 * legs);
+        let status = if legs == 1 {
+            Status::Stopped
+        } else {
+            Status::Complete
+        };
+        assert_eq!(finished.analysis.status, status);
+        let records = finished
+            .analysis
+            .gate("records")
+            .expect("because it is always there");
+        assert_eq!(records.failure_count, 0, "{records:?}");
+        assert_eq!(played.findings(packet), []);
+    }
+}
+
+#[test]
+fn a_run_beyond_its_time_budget_is_stopped_and_fails() {
+    let (played, packet) = Played::armed(11);
+    played.programs.manner.set(Manner::Slow);
+    let finished = sealed(&played, packet);
+    let analysis = finished.analysis;
+    assert_eq!(
+        (analysis.status, analysis.verdict),
+        (Status::Stopped, Verdict::Fail)
+    );
+    let failed = analysis
+        .gates
+        .iter()
+        .filter(|gate| gate.passed == Some(false));
+    let failed: Vec<&str> = failed.map(|gate| gate.gate.as_str()).collect();
+    assert_eq!(failed, ["complete", "budget"]);
+    assert_eq!(played.programs.asked.borrow().len(), 2);
+    assert_eq!(played.findings(packet), []);
+}
+
+#[test]
+fn a_packet_that_was_run_is_not_rehearsed_and_nothing_is_started_for_it() {
+    let (played, packet) = Played::armed(12);
+    sealed(&played, packet);
+    let refused = played.act(|campaign, writer| {
+        let frozen = Frozen::load(campaign, writer.ledger(), packet).expect("because it is");
+        let refused = rehearse(campaign, writer, &frozen, &OwnJudge(&RECIPES));
+        refused.expect_err("because it was run").to_string()
+    });
+    assert!(refused.contains("sealed-pass"), "{refused}");
+    let rehearsals = format!("/home/user/lab/rehearsals/{packet}");
+    assert_eq!(
+        played.sim.read(format!("{rehearsals}/bag/data/run.json")),
+        None
+    );
 }

@@ -5,7 +5,7 @@
 //! A campaign that could be repeated after a fault, by deleting a folder or by copying the lab, is
 //! how a reference lab came to more than one run of a one-shot packet.
 
-use crate::played::{Manner, Played, Programs};
+use crate::played::{Played, Programs};
 use packhouse_base::digest::Digest;
 use packhouse_lab::analysis::Verdict;
 use packhouse_lab::campaign::{CampaignError, Frozen, Ran, run};
@@ -106,6 +106,10 @@ fn a_run_stopped_anywhere_is_released_or_sealed_and_never_asked_again() {
             other => panic!("{label}: {other:?}"),
         }
         assert!(first_cases(&programs) <= 1, "{label}: asked {asked} before");
+        if at % 8 == 0 {
+            let sealed = Played::on(sim, programs);
+            assert_eq!(sealed.findings(packet), [], "{label}");
+        }
     }
     assert!(
         aborted > 10 && passed > 10,

@@ -15,6 +15,7 @@ use packhouse_lab::freeze;
 use packhouse_lab::packet::Object;
 use packhouse_lab::recipes::Recipes;
 use packhouse_lab::sessions::{Broken, Ending, Gone, Session, Sessions, Terms};
+use packhouse_lab::verify::{Evidence, Finding, findings};
 use packhouse_lab::world::{Commit, Host, HostError, Lab, Launch};
 use packhouse_ledger::act::{Armed, Genesis, LaneAction, Name, Registered, Rehearsed, Reviewed};
 use packhouse_ledger::{Act, Review, Writer, act};
@@ -71,11 +72,18 @@ pub(crate) enum Manner {
     Silent,
     /// It has no such device.
     Elsewhere,
+    /// Its second case takes longer than all legs may.
+    Slow,
 }
 
 impl Played {
     /// A lab with a packet that is registered.
     pub(crate) fn registered(seed: u64) -> (Self, Digest) {
+        Self::registered_as(seed, PREREG)
+    }
+
+    /// The same with another preregistration.
+    pub(crate) fn registered_as(seed: u64, document: &str) -> (Self, Digest) {
         let clock = Arc::new(SimClock::new());
         let sim = SimFs::new(seed, clock.clone());
         sim.set_kind(FsKind::Ext);
@@ -85,7 +93,7 @@ impl Played {
         }
         sim.replace("/home/user/lab/lanes/fast.toml", LANE.as_bytes(), 0o644);
         let prereg = "/home/user/lab/experiments/one/prereg.toml";
-        sim.replace(prereg, PREREG.as_bytes(), 0o644);
+        sim.replace(prereg, document.as_bytes(), 0o644);
         let played = Self::on(sim, Programs::default());
         let packet = played.register();
         (played, packet)
@@ -107,7 +115,12 @@ impl Played {
 
     /// A lab with a packet that is armed, after a rehearsal that is only in the ledger.
     pub(crate) fn armed(seed: u64) -> (Self, Digest) {
-        let (played, packet) = Self::registered(seed);
+        Self::armed_as(seed, PREREG)
+    }
+
+    /// The same with another preregistration.
+    pub(crate) fn armed_as(seed: u64, document: &str) -> (Self, Digest) {
+        let (played, packet) = Self::registered_as(seed, document);
         played.act(|campaign, writer| {
             let rehearsed = Rehearsed {
                 packet,
@@ -187,6 +200,19 @@ impl Played {
         let names = Path::new(path).components().skip(1);
         let root = self.sim.root().expect("because / is there");
         names.fold(root, |dir, name| dir.open_dir(name).expect("because it is"))
+    }
+
+    /// What our own analyzer finds in the evidence of a packet.
+    pub(crate) fn findings(&self, packet: Digest) -> Vec<Finding> {
+        let home = format!("/home/user/lab/evidence/{packet}");
+        let files = Contents::read(&self.dir(&home)).expect("because it is sealed");
+        let ledger = self.sim.read("/home/user/lab/ledger.jsonl");
+        let evidence = Evidence {
+            files,
+            ledger: ledger.map(Into::into),
+            ..Evidence::default()
+        };
+        findings(&evidence, &RECIPES)
     }
 
     /// Changes the closed bag of a packet so that it is a good bag, with another digest.
@@ -411,6 +437,9 @@ impl Session for Running {
         }
         if self.tap.is_over() {
             return Err(broken("the session was told to end"));
+        }
+        if self.manner == Manner::Slow && order.index == 1 {
+            self.programs.clock.borrow().advance_ns(700_000_000_000);
         }
         if self.manner == Manner::Dies && order.index == 1 {
             return Err(broken("in case 1: the program ended by signal 9"));
