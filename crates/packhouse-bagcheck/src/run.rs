@@ -5,7 +5,6 @@ use crate::json::{Json, Map};
 use crate::report::Report;
 use crate::shape::{Record, record};
 use crate::tree::Tree;
-use std::collections::BTreeSet;
 
 /// Stages at which a run can end.
 const STAGES: [&str; 10] = [
@@ -83,7 +82,7 @@ pub(crate) struct Program {
     /// `control` or `candidate`.
     pub(crate) treatment: String,
     /// Digests of what it had mapped.
-    pub(crate) objects: BTreeSet<String>,
+    pub(crate) objects: Vec<String>,
     /// How it ended.
     pub(crate) exit: String,
     /// Bytes of its log that are kept.

@@ -35,7 +35,7 @@ pub(crate) struct Program {
     /// Digest of its file.
     pub(crate) sha256: String,
     /// Digests of what its loader would load.
-    pub(crate) objects: BTreeSet<String>,
+    pub(crate) objects: Vec<String>,
     arguments: Vec<String>,
     environment: BTreeMap<String, String>,
 }
@@ -93,10 +93,12 @@ fn programs(record: &mut Record<'_>, map: &Map) -> Option<BTreeMap<String, Progr
     let map = map.get("programs")?;
     let map = record.fields(map, "programs", &["candidate"], &["control", "null"])?;
     if map.len() != 2 {
-        record.find(
-            "record.type",
-            "`programs` has not exactly one of control and null",
-        );
+        let code = match map.len() {
+            1 => "record.missing-field",
+            _ => "record.type",
+        };
+        let words = "`programs` has not exactly one of control and null";
+        record.find(code, words);
         return None;
     }
     let mut programs = BTreeMap::new();
@@ -140,9 +142,9 @@ pub(super) fn environment(record: &mut Record<'_>, map: &Map) -> Option<BTreeMap
 }
 
 /// Reads the field `objects` of a program: by ascending name, then digest, none twice.
-pub(crate) fn objects(record: &mut Record<'_>, map: &Map) -> Option<BTreeSet<String>> {
+pub(crate) fn objects(record: &mut Record<'_>, map: &Map) -> Option<Vec<String>> {
     let mut last = None;
-    let mut digests = BTreeSet::new();
+    let mut digests = Vec::new();
     for item in record.list(map, "objects")? {
         let map = record.fields(item, "objects", &["name", "sha256"], &[])?;
         let is_good = |name: &str| forms::is_text(name) && forms::is_path(name);
@@ -164,7 +166,7 @@ pub(crate) fn objects(record: &mut Record<'_>, map: &Map) -> Option<BTreeSet<Str
             return None;
         }
         last = this;
-        digests.insert(digest);
+        digests.push(digest);
     }
     Some(digests)
 }
