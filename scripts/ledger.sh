@@ -1,25 +1,26 @@
 #!/usr/bin/env bash
 # The ledger of a lab in Git only grows: that of an earlier commit must be a byte prefix of the one
 # in the work tree.
-#   scripts/ledger.sh BASE [FILE]   BASE: a commit; FILE: [default: ledger.jsonl] of the repository
+#   scripts/ledger.sh BASE [FILE]   BASE: a commit of FILE's own repository; FILE: a lab's ledger
+#                                   [default: that of this repository]
 # A commit that has no such file demands nothing; one whose file is gone now is a refusal.
 # Exit: 0 it continues, or there was none; 1 truncated, rewritten or forked; 2 usage; 3 no such
 # commit, or git failed.
 set -uo pipefail
-cd "$(dirname "$0")/.." || exit 3
-
 if [ $# -lt 1 ] || [ $# -gt 2 ]; then
   echo 'usage: scripts/ledger.sh BASE [FILE]' >&2
   exit 2
 fi
 base=$1
-file=${2:-ledger.jsonl}
+path=${2:-$(dirname "$0")/../ledger.jsonl}
+file=$(basename "$path")
+cd "$(dirname "$path")" || exit 3
 commit=$(git rev-parse --verify --quiet "$base^{commit}") || {
   printf 'error: no such commit: %s\n' "$base" >&2
   exit 3
 }
 # `ls-tree` says whether the file was there without failing: a failure is never "not there".
-entry=$(git ls-tree "$commit" -- "$file") || exit 3
+entry=$(git ls-tree "$commit" -- "./$file") || exit 3
 if [ -z "$entry" ]; then
   printf '%s: not in commit %s: nothing to continue\n' "$file" "${commit:0:12}"
   exit 0
@@ -33,7 +34,7 @@ case $entry in
 esac
 earlier=$(mktemp) || exit 3
 trap 'rm -f "$earlier"' EXIT
-git show "$commit:$file" >"$earlier" || exit 3
+git show "$commit:./$file" >"$earlier" || exit 3
 if [ ! -f "$file" ] || [ -L "$file" ]; then
   printf 'error: the ledger of commit %s is gone: %s\n' "${commit:0:12}" "$file" >&2
   exit 1

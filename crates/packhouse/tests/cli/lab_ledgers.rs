@@ -643,7 +643,7 @@ fn git_s_ledger_of_a_commit_must_be_a_prefix() {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/ledger.sh");
     std::fs::create_dir(world.lab.join("scripts")).expect("because the lab is ours");
     let copy = world.lab.join("scripts/ledger.sh");
-    std::fs::copy(script, copy).expect("because the repository has it");
+    std::fs::copy(&script, copy).expect("because the repository has it");
     let shell = |line: &str, exit: i32| {
         let mut command = world.sandbox.shell(line, &[]);
         command.current_dir(&world.lab);
@@ -671,6 +671,10 @@ fn git_s_ledger_of_a_commit_must_be_a_prefix() {
     let whole = world.bytes();
     world.put(&whole[..short.len() - 1]);
     let text = shell("scripts/ledger.sh HEAD", 1);
+    assert!(text.starts_with("error: truncated since commit "), "{text}");
+    // A copy elsewhere asks the repository of the ledger, and not its own.
+    let elsewhere = format!("'{}' HEAD ledger.jsonl", script.display());
+    let text = shell(&elsewhere, 1);
     assert!(text.starts_with("error: truncated since commit "), "{text}");
     let mut edited = whole.clone();
     let at = short.len() - 5;
