@@ -291,3 +291,60 @@ const SIZE_MAX: u64 = 1 << 15;
 
 /// The most elements of one tensor of a case.
 const ELEMENTS_MAX: u64 = 1 << 26;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The reference draft model on one of four ranks: six layers of two key heads.
+    fn reference(width: usize) -> Sizes {
+        Sizes {
+            shape: Shape {
+                layers: 6,
+                tokens: width,
+                hidden: 3072,
+                kv_heads: 2,
+                head_size: 128,
+            },
+            paged: Paged {
+                blocks: 4,
+                block_size: 16,
+                kv: 256,
+            },
+            positions: 64,
+            rotary: 128,
+            epsilon_bits: 1e-6_f32.to_bits(),
+        }
+    }
+
+    /// An analyzer once demanded an offset of 0 of every tensor, and rejected a good run.
+    #[test]
+    fn projected_v_begins_behind_projected_k_and_all_else_at_0() {
+        for (width, expected) in [(1, 1536), (8, 12288), (12, 18432)] {
+            let boundaries = boundaries(&reference(width));
+            assert_eq!(boundaries.len(), 6 + 6);
+            for boundary in &boundaries {
+                let form = boundary.form(width as u64).expect("because it is small");
+                let is_v = boundary.name == PROJECTED_V;
+                let offset = if is_v { expected } else { 0 };
+                assert_eq!(form.storage_offset, offset, "{} at {width}", boundary.name);
+            }
+        }
+    }
+
+    /// The workspace: what of one storage is shared counts once.
+    #[test]
+    fn four_buffers_take_52224_bytes_for_each_token() {
+        for (width, expected) in [(1, 52_224), (8, 417_792), (12, 626_688)] {
+            let bytes = |name: &str| {
+                let boundaries = boundaries(&reference(width));
+                let found = boundaries.iter().find(|boundary| boundary.name == name);
+                let form = found.expect("because it is one of them").form(width as u64);
+                form.expect("because it is small").bytes
+            };
+            let packed = bytes(PROJECTED_K) + bytes(PROJECTED_V);
+            let all = bytes(NORMED) + bytes(FLAT) + packed + bytes(NORMALISED_K);
+            assert_eq!(all, expected);
+        }
+    }
+}
