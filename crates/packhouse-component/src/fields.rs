@@ -20,7 +20,7 @@ pub enum MessageError {
     /// A field that the message does not have.
     #[error("{field}: unknown field")]
     Unknown {
-        /// Path of the field.
+        /// Path of the field, whose own name is cut to 80 characters.
         field: String,
     },
     /// A field of another type, or with a value that it can't have.
@@ -48,7 +48,7 @@ pub enum MessageError {
     Twice {
         /// Path of the field.
         field: String,
-        /// What is there twice.
+        /// What is there twice, cut to 80 characters.
         value: String,
     },
 }
@@ -258,7 +258,7 @@ impl Fields {
         match sorted.windows(2).find(|pair| pair[0] == pair[1]) {
             Some(pair) => Err(MessageError::Twice {
                 field: self.path_of(field),
-                value: pair[0].to_string(),
+                value: shortened(&pair[0].to_string()),
             }),
             None => Ok(list),
         }
@@ -293,7 +293,7 @@ impl Fields {
     pub(crate) fn finish(self) -> Result<(), MessageError> {
         match self.left.keys().next() {
             Some(field) => Err(MessageError::Unknown {
-                field: self.path_of(field),
+                field: self.path_of(&shortened(field)),
             }),
             None => Ok(()),
         }
@@ -383,6 +383,11 @@ fn wrong(path: &str, expected: &'static str, value: &Value) -> MessageError {
     MessageError::Wrong {
         field: field.to_owned(),
         expected,
-        actual: value.to_string().chars().take(80).collect(),
+        actual: shortened(&value.to_string()),
     }
+}
+
+/// A text of the other side, as far as a message of ours has it.
+fn shortened(text: &str) -> String {
+    text.chars().take(80).collect()
 }

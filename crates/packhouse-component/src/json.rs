@@ -111,6 +111,7 @@ impl<'de> Visitor<'de> for Strict {
         let mut object = Map::new();
         while let Some(key) = entries.next_key::<String>()? {
             if object.contains_key(&key) {
+                let key: String = key.chars().take(80).collect();
                 return Err(A::Error::custom(format_args!("the key {key:?} twice")));
             }
             object.insert(key, entries.next_value_seed(inner)?);

@@ -104,6 +104,23 @@ fn a_field_that_is_absent_or_unknown_is_refused_by_its_path() {
     assert!(edits > 100, "{edits}");
 }
 
+/// The other side's names and values are told, and not at whatever length it likes.
+#[test]
+fn a_refusal_repeats_no_more_than_eighty_characters() {
+    let long = "z".repeat(100_000);
+    for (message, parse) in all() {
+        let mut more = message.clone();
+        more[&long] = json!(1);
+        let text = message.to_string();
+        let twice = format!("{},\"{long}\":1,\"{long}\":1}}", &text[..text.len() - 1]);
+        for bytes in [more.to_string(), twice] {
+            let error = parse(bytes.as_bytes()).expect_err("because of the name");
+            assert!(error.contains(&long[..80]), "{} bytes", error.len());
+            assert!(error.len() < 200, "{} bytes", error.len());
+        }
+    }
+}
+
 #[test]
 fn a_value_of_another_type_is_refused_by_its_path() {
     for (message, parse) in all() {
