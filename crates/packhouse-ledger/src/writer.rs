@@ -1,7 +1,8 @@
 //! The one writer of a ledger.
 //!
 //! Invariants:
-//! - an exclusive OFD lock on `ledger.lock` is held from before the ledger is read to the end;
+//! - exclusive OFD locks on `ledger.lock` and on the ledger itself are held from before the ledger
+//!   is read to the end;
 //! - what is written is read back by the reader's own code first, so nothing is ever appended that
 //!   a reader would refuse;
 //! - an append goes behind the entries that were read, in the file that has the ledger's name, and
@@ -83,6 +84,7 @@ impl Writer {
     ) -> Result<Self, WriterError> {
         let lock = lock(lab, clock)?;
         let file = open_or_make(lab, LEDGER_FILE, 0o644)?;
+        hold(&file, clock)?;
         if file.read_small(LEDGER_BYTES_MAX)?.contains(&b'\n') {
             let path = file.path().to_owned();
             return Err(WriterError::Exists { path });
@@ -107,6 +109,7 @@ impl Writer {
     pub fn open(lab: &Dir, heads: Option<&Heads>, clock: &dyn Clock) -> Result<Self, WriterError> {
         let lock = lock(lab, clock)?;
         let file = lab.open_file_writable(LEDGER_FILE)?;
+        hold(&file, clock)?;
         let ledger = Ledger::parse(&file.read_small(LEDGER_BYTES_MAX)?)?;
         if let Some(heads) = heads {
             heads.admit(&ledger)?;
@@ -256,14 +259,21 @@ const LOCK_WAIT_NS: u64 = 1_000_000_000;
 fn lock(lab: &Dir, clock: &dyn Clock) -> Result<File, WriterError> {
     loop {
         let file = open_or_make(lab, LOCK_FILE, 0o644)?;
-        if !file.lock_within(clock, LockKind::Exclusive, (0, 1), LOCK_WAIT_NS)? {
-            let path = file.path().to_owned();
-            return Err(WriterError::Busy { path });
-        }
+        hold(&file, clock)?;
         if is_named(lab, &file, LOCK_FILE)? {
             return Ok(file);
         }
     }
+}
+
+/// Locks a file's first byte. Of the ledger too: a lock's file can be removed while it is held (it
+/// is no part of a commit, and `git clean` takes it), and then its name leads to another one.
+fn hold(file: &File, clock: &dyn Clock) -> Result<(), WriterError> {
+    if file.lock_within(clock, LockKind::Exclusive, (0, 1), LOCK_WAIT_NS)? {
+        return Ok(());
+    }
+    let path = file.path().to_owned();
+    Err(WriterError::Busy { path })
 }
 
 fn open_or_make(lab: &Dir, name: &str, mode: u32) -> Result<File, FsError> {

@@ -98,6 +98,21 @@ fn what_contradicts_is_refused_before_a_byte_is_written_and_the_writer_goes_on()
         .expect("because nothing was written before");
 }
 
+/// `git clean -fdX` removes what is ignored, the lock too, while a run holds it.
+#[test]
+fn a_lock_that_is_removed_while_it_is_held_lets_no_second_writer_in() {
+    let sim = begun();
+    let first = writer(&sim).expect("because nobody else writes");
+    dir(&sim, "lab").unlink("ledger.lock").expect("because it is there");
+    let error = writer(&sim).expect_err("because somebody does");
+    assert_eq!(
+        error.to_string(),
+        "another process writes this ledger: /home/user/lab/ledger.jsonl is locked"
+    );
+    drop(first);
+    assert!(writer(&sim).is_ok());
+}
+
 #[test]
 fn there_is_one_writer_at_a_time_and_any_number_of_readers() {
     let sim = begun();
