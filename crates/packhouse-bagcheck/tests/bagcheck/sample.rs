@@ -319,8 +319,8 @@ fn records(tree: &mut Tree, kind: &str) {
         for (name, value) in [
             ("schema", json!("packhouse/leg/1")),
             ("kind", json!(if is_timing { "timing" } else { "exact" })),
-            ("started", time(100 + 10 * number as u64)),
-            ("ended", time(105 + 10 * number as u64)),
+            ("started", time(1_000_000 * (1 + number as u64))),
+            ("ended", time(1_000_000 * (2 + number as u64))),
             ("programs", json!(programs)),
         ] {
             leg[name] = value;
@@ -334,7 +334,7 @@ fn records(tree: &mut Tree, kind: &str) {
     let run = json!({"schema": "packhouse/run/1", "kind": kind, "packet": packet,
         "nonce": "07".repeat(32), "status": "complete", "stage": null, "reason": null,
         "boot": "b", "host": {"kernel": "k", "cpu": "c", "file_system": "ext4"},
-        "started": time(50), "ended": {"wall_ns": 1_000_203, "steady_ns": 200},
+        "started": time(50), "ended": {"wall_ns": 6_000_003, "steady_ns": 5_000_000},
         "clock": {"forward_ns": 3, "back_ns": 0}, "legs": legs, "removed": []});
     put(tree, "bag/data/run.json", line(&run));
 }

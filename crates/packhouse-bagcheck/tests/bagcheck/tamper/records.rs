@@ -59,7 +59,7 @@ fn records_that_contradict_each_other_are_found() {
         ("/number", json!(7), "leg.number"),
         ("/kind", json!("timing"), "leg.number"),
         ("/status", json!("failed"), "run.legs"),
-        ("/ended/steady_ns", json!(999), "run.clock"),
+        ("/ended/steady_ns", json!(9_000_000), "run.clock"),
         ("/programs/0/treatment", json!("control"), "leg.program"),
         ("/programs/0/exit", json!("code 1"), "leg.end"),
         ("/programs/0/objects/0/sha256", other.clone(), "identity"),
