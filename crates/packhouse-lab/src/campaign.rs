@@ -11,7 +11,9 @@
 //!
 //! Never: tries again. The order of steps is in `docs/format/evidence.md`, section 6.
 
+mod before;
 mod checks;
+mod drawn;
 mod error;
 mod finish;
 mod frozen;
@@ -20,15 +22,20 @@ mod reanalyse;
 mod recorder;
 mod rehearse;
 mod run;
+mod would;
 
-pub use error::{CampaignError, Fault};
+pub use error::{CampaignError, Fault, REASON_BYTES_MAX};
 pub use finish::{Finished, finish};
 pub use frozen::Frozen;
 pub use reanalyse::{Again, reanalyse, would_be};
 pub use rehearse::{Rehearsal, rehearse};
 pub use run::{Ran, run};
+pub use would::{Would, would};
 
-pub(crate) use checks::taken;
+pub(crate) use checks::{Taken, taken};
+pub(crate) use drawn::{asked, put_asked};
+pub(crate) use error::cut;
+pub(crate) use finish::own_analyzer;
 pub(crate) use frozen::{authority, standing};
 pub(crate) use recorder::leg_folder;
 pub(crate) use run::{ClosedRun, closed_record, release};

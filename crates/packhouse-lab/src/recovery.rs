@@ -2,15 +2,15 @@
 //!
 //! Invariants:
 //! - no program is started, and no case is asked: a packet is run once, whatever became of it;
-//! - a nonce without a marker is released, a marker is an abort, a closed bag is finished;
+//! - a nonce without a marker of its own is released, a marker is an abort, a closed bag is finished;
 //! - every step may be killed and done again.
 //!
 //! Specified in `docs/format/evidence.md`, section 6.
 
 use crate::analysis::{Kind, Status};
 use crate::campaign::{
-    Campaign, CampaignError, ClosedRun, EVIDENCE, Fault, Finished, Frozen, authority,
-    closed_record, finish, standing, taken,
+    Campaign, CampaignError, ClosedRun, EVIDENCE, Fault, Finished, Frozen, Taken, asked, authority,
+    closed_record, finish, own_analyzer, put_asked, standing, taken,
 };
 use crate::evidence::{Instants, LegRecord, LegStatus, RunLeg, RunRecord};
 use crate::prereg::Prereg;
@@ -20,7 +20,7 @@ use packhouse_bag::{BagInfo, Found, OpenBag, Resumed, WriteError};
 use packhouse_base::digest::Digest;
 use packhouse_ledger::act::Consumed;
 use packhouse_ledger::state::Standing;
-use packhouse_ledger::{Stage, Writer};
+use packhouse_ledger::{Ledger, Stage, Writer};
 use packhouse_sys::fs::Dir;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -38,7 +38,8 @@ pub enum Recovered {
 /// Finishes what a killed run of a packet left.
 ///
 /// # Errors
-/// When this user's marker is there and the ledger knows no nonce, when the bag is not the one that
+/// When this user's marker is there and the ledger knows no nonce, when a verdict is due and this is
+/// not the program that the packet froze, when the bag is not the one that
 /// was closed, and when something can't be read or written; it may be called again then.
 pub fn recover(
     campaign: &Campaign<'_>,
@@ -46,33 +47,48 @@ pub fn recover(
     packet: Digest,
 ) -> Result<Recovered, CampaignError> {
     let state = standing(writer.ledger(), packet)?.clone();
-    let is_marked = taken(campaign, packet)?.is_some();
-    match state.standing {
-        Standing::Nonce if !is_marked => {
-            let fault = Fault::new(Stage::Marker, "killed before the marker");
+    let taken = taken(campaign, packet)?;
+    let is_marked = taken.is_some();
+    let unmarked = unmarked(taken.as_ref(), writer.ledger(), packet);
+    match (state.standing, unmarked) {
+        (Standing::Nonce, Some(reason)) => {
+            let fault = Fault::new(Stage::Marker, reason);
             crate::campaign::release(campaign, writer, packet, fault.clone())?;
             Ok(Recovered::Released(fault))
         }
-        Standing::Nonce | Standing::Consumed => {
+        (Standing::Nonce, None) | (Standing::Consumed, _) => {
+            // Before anything is written: `finish` would find it only when the bag is closed.
+            own_analyzer(campaign, writer.ledger(), packet)?;
             let sealed = aborted(campaign, writer, packet, None)?;
             Ok(Recovered::Sealed(Box::new(sealed)))
         }
-        Standing::Closed => {
+        (Standing::Closed, _) => {
             let sealed = finish(campaign, writer, packet)?;
             Ok(Recovered::Sealed(Box::new(sealed)))
         }
-        Standing::Registered | Standing::Rehearsed | Standing::Reviewed | Standing::Armed
+        (Standing::Registered | Standing::Rehearsed | Standing::Reviewed | Standing::Armed, _)
             if is_marked =>
         {
             Err(CampaignError::Consumed { packet })
         }
-        Standing::Registered
-        | Standing::Rehearsed
-        | Standing::Reviewed
-        | Standing::Armed
-        | Standing::SealedPass
-        | Standing::SealedFail
-        | Standing::SealedAbort => Ok(Recovered::Nothing(state.standing)),
+        (
+            Standing::Registered
+            | Standing::Rehearsed
+            | Standing::Reviewed
+            | Standing::Armed
+            | Standing::SealedPass
+            | Standing::SealedFail
+            | Standing::SealedAbort,
+            _,
+        ) => Ok(Recovered::Nothing(state.standing)),
+    }
+}
+
+/// Why a nonce has no marker of its own, if it has none.
+pub(crate) fn unmarked(taken: Option<&Taken>, ledger: &Ledger, packet: Digest) -> Option<String> {
+    match taken {
+        None => Some("killed before the marker".to_owned()),
+        Some(taken) => taken.of_another(ledger, packet),
     }
 }
 
@@ -103,6 +119,8 @@ struct Left {
     run: Option<RunRecord>,
     prereg: Option<Prereg>,
     legs: BTreeMap<u64, Option<LegRecord>>,
+    /// Fixture and repeat of each case that was asked.
+    asked: BTreeSet<(String, u64)>,
     removed: Vec<String>,
 }
 
@@ -151,6 +169,10 @@ fn resumed(mut resumed: Resumed) -> Result<(OpenBag, Left), WriteError> {
             false => None,
         };
         left.legs.insert(number, record);
+        let path = format!("{}/exchange.jsonl", crate::campaign::leg_folder(number));
+        if resumed.paths().any(|there| there == path) {
+            left.asked.append(&mut asked(&resumed.read(&path)?));
+        }
     }
     left.removed = resumed.removed().to_vec();
     Ok((resumed.into_bag(), left))
@@ -180,14 +202,15 @@ fn close(
     if !bag.has(AUTHORITY) {
         bag.put(AUTHORITY, &authority(ledger, packet))?;
     }
+    let nonce = standing(ledger, packet)?.nonce;
+    let nonce = nonce.unwrap_or(Digest::from_bytes([0; 32]));
+    put_asked(campaign, &mut bag, nonce, &left.asked)?;
     let fault = fault.unwrap_or_else(|| killed(&left));
     let started = left.run.as_ref().and_then(|run| same_boot(campaign, run));
     let run = ClosedRun {
         kind: Kind::Run,
         packet,
-        nonce: standing(ledger, packet)?
-            .nonce
-            .unwrap_or(Digest::from_bytes([0; 32])),
+        nonce,
         status: Status::Aborted,
         fault: Some(fault),
         started,

@@ -5,6 +5,7 @@
 //! - a session that broke off is over: its program is dead;
 //! - nothing of the caller's environment reaches a program but what the preregistration names.
 
+use crate::campaign::REASON_BYTES_MAX;
 use crate::world::Launch;
 use packhouse_base::digest::Digest;
 use packhouse_component::drive::{Ask, DriveError, Farewell, Limits, Outcome, Program, Tap};
@@ -221,10 +222,9 @@ impl Broken {
             | DriveError::Form(_)
             | DriveError::Untimed => None,
         };
-        Self {
-            reason: error.to_string(),
-            gone,
-        }
+        let mut reason = error.to_string();
+        crate::campaign::cut(&mut reason, REASON_BYTES_MAX);
+        Self { reason, gone }
     }
 }
 

@@ -1,6 +1,6 @@
 //! What must hold before a packet is executed, and the marker.
 
-use super::{Campaign, CampaignError, Fault, Frozen};
+use super::{Campaign, CampaignError, Fault, Frozen, before};
 use crate::freeze;
 use crate::marker::{Found, Marker, MarkerError, Markers, file_system_name};
 use crate::rehearsal::{Now, fresh};
@@ -11,15 +11,39 @@ use packhouse_sys::fs::{Dir, FsError};
 /// A marker as it is found: its bytes, empty where it has none that can be read.
 pub(crate) struct Taken {
     pub(crate) bytes: Vec<u8>,
+    /// What it says, where it is one.
+    pub(crate) marker: Option<Marker>,
 }
 
-/// Everything that can be known before a nonce: identities, marker's folder, marker, rehearsal.
+impl Taken {
+    /// Why it is not the marker of this ledger's open nonce, where that can be told: then another
+    /// run took it, of another copy of the lab. A damaged one may be ours.
+    pub(crate) fn of_another(&self, ledger: &Ledger, packet: Digest) -> Option<String> {
+        let marker = self.marker.as_ref()?;
+        let state = ledger.state();
+        let nonce = state.packets().get(&packet).and_then(|state| state.nonce);
+        let is_known = |head| ledger.entries().iter().any(|entry| entry.digest == head);
+        let what = match () {
+            () if marker.lab != state.id() => format!("of the lab {}", marker.lab),
+            () if Some(marker.nonce) != nonce => format!("of the nonce {}", marker.nonce),
+            () if !is_known(marker.ledger) => format!("of the ledger's head {}", marker.ledger),
+            () => return None,
+        };
+        Some(format!(
+            "the packet is consumed by another run: its marker is {what}"
+        ))
+    }
+}
+
+/// Everything that can be known before a nonce: identities, approvals, evidence, marker's folder,
+/// marker, rehearsal.
 pub(super) fn before_run(
     campaign: &Campaign<'_>,
     ledger: &Ledger,
     frozen: &Frozen,
 ) -> Result<Markers, Fault> {
     unchanged(campaign, frozen)?;
+    before::approved(ledger, frozen)?;
     let markers = markers(campaign)?;
     let found = markers.find(frozen.digest).map_err(file_system_fault)?;
     if found != Found::Nothing {
@@ -27,6 +51,7 @@ pub(super) fn before_run(
         let reason = format!("{} is there: the packet is consumed", path.display());
         return Err(Fault::new(Stage::Marker, reason));
     }
+    before::no_evidence(campaign, frozen.digest)?;
     is_fresh(campaign, ledger, frozen)?;
     Ok(markers)
 }
@@ -71,12 +96,18 @@ pub(crate) fn taken(
     };
     match markers.find(packet)? {
         Found::Nothing => Ok(None),
-        Found::Marker(_, bytes) => Ok(Some(Taken { bytes })),
+        Found::Marker(marker, bytes) => Ok(Some(Taken {
+            bytes,
+            marker: Some(marker),
+        })),
         Found::Damaged { .. } => {
             let name = format!("{packet}.json");
             let read = markers.dir().read_small(name, DAMAGED_BYTES_MAX);
             let bytes = read.unwrap_or_default();
-            Ok(Some(Taken { bytes }))
+            Ok(Some(Taken {
+                bytes,
+                marker: None,
+            }))
         }
     }
 }

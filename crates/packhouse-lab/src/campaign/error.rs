@@ -93,6 +93,19 @@ pub enum CampaignError {
         /// What is wrong with it.
         why: String,
     },
+    /// The first verdict is that of the program that the packet froze, and this is another one.
+    #[error(
+        "packet {packet} froze the program that seals it: SHA-256 {expected}; this program is \
+         {actual}"
+    )]
+    OtherAnalyzer {
+        /// The packet.
+        packet: Digest,
+        /// What the packet froze.
+        expected: Digest,
+        /// This program.
+        actual: Digest,
+    },
     /// The documents can't be read.
     #[error(transparent)]
     Freeze(#[from] FreezeError),
@@ -120,12 +133,14 @@ pub enum CampaignError {
 }
 
 impl Fault {
-    /// A fault at a stage. A reason has at least a word.
+    /// A fault at a stage. A reason has at least a word, and at most `REASON_BYTES_MAX` bytes: a
+    /// program's own words may be in it, and it has to fit a line of the ledger.
     pub fn new(stage: Stage, reason: impl fmt::Display) -> Self {
         let mut reason = reason.to_string();
         if reason.trim().is_empty() {
             reason = "no reason was told".to_owned();
         }
+        cut(&mut reason, REASON_BYTES_MAX);
         Self { stage, reason }
     }
 }
@@ -135,7 +150,7 @@ impl CampaignError {
     pub fn blame(&self) -> Blame {
         match self {
             Self::Refused(_) | Self::Standing { .. } | Self::Unknown { .. } => Blame::Caller,
-            Self::Consumed { .. } => Blame::Caller,
+            Self::Consumed { .. } | Self::OtherAnalyzer { .. } => Blame::Caller,
             Self::Freeze(error) => error.blame(),
             Self::Marker(error) => error.blame(),
             Self::Changed { .. } => Blame::Source,
@@ -150,3 +165,21 @@ impl CampaignError {
         }
     }
 }
+
+/// Most bytes of a reason in `run.json` and in the ledger.
+pub const REASON_BYTES_MAX: usize = 1024;
+
+/// Cuts a text that is longer, and says so at its end.
+pub(crate) fn cut(text: &mut String, bytes_max: usize) {
+    if text.len() <= bytes_max {
+        return;
+    }
+    let mut end = bytes_max - CUT.len();
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text.truncate(end);
+    text.push_str(CUT);
+}
+
+const CUT: &str = " ...";

@@ -4,19 +4,20 @@
 //! - each step may be done again after a kill and finds what it made before;
 //! - no program is started, and the bag is the one that the ledger closed.
 
-use super::frozen::standing;
+use super::frozen::{Frozen, authority, standing};
 use super::{Campaign, CampaignError, EVIDENCE, Fault};
 use crate::analysis::{Analysis, analyse};
 use crate::evidence::RunRecord;
+use crate::packet::Packet;
 use packhouse_bag::seal::{
     ANALYSIS_FILE, SEAL_BYTES_MAX, Statement, analysis_dir, envelope_name, seal_name,
 };
 use packhouse_bag::write_new::open_or_make_dir;
-use packhouse_bag::{BAG_DIR, Contents, check, dsse, write_new};
+use packhouse_bag::{BAG_DIR, Contents, DATA_DIR, OPEN_DIR, check, dsse, write_new};
 use packhouse_base::digest::Digest;
 use packhouse_ledger::act::{Closed, Sealed};
 use packhouse_ledger::state::Standing;
-use packhouse_ledger::{Ledger, Stage, Verdict, Writer};
+use packhouse_ledger::{Act, Ledger, Stage, Verdict, Writer};
 use packhouse_sys::fs::{Dir, FsErrorKind};
 
 /// A sealed packet.
@@ -33,21 +34,22 @@ pub struct Finished {
 /// Analyses and seals a closed bag.
 ///
 /// # Errors
-/// When the bag is not valid or not the one that was closed, or something can't be written; it may
-/// be called again then.
+/// When this is not the program that the packet froze, when the bag is not valid or not the one
+/// that was closed, or something can't be written; it may be called again then.
 pub fn finish(
     campaign: &Campaign<'_>,
     writer: &mut Writer,
     packet: Digest,
 ) -> Result<Finished, CampaignError> {
+    let analyzer = own_analyzer(campaign, writer.ledger(), packet)?;
     let home = campaign.home(EVIDENCE, packet)?;
     let contents = bag(&home)?;
     let bag = contents.digest().unwrap_or(Digest::from_bytes([0; 32]));
     if standing(writer.ledger(), packet)?.standing == Standing::Consumed {
+        is_of_this_run(writer.ledger(), packet, &contents, &home)?;
         campaign.append(writer, Closed { packet, bag })?;
     }
     is_closed(writer.ledger(), packet, bag, &home)?;
-    let analyzer = campaign.lab.host.analyzer()?;
     let analysis = analyse(&contents, analyzer, campaign.recipes);
     let bytes = analysis.render();
     let folder = open_or_make_dir(&home, &analysis_dir(1))?;
@@ -81,6 +83,75 @@ pub fn finish(
         seal: Digest::of(&seal),
         fault,
     })
+}
+
+/// This program's digest, if it is the one that the packet froze: no other may give the first
+/// verdict, or whoever doesn't like it tries builds until one says something else.
+pub(crate) fn own_analyzer(
+    campaign: &Campaign<'_>,
+    ledger: &Ledger,
+    packet: Digest,
+) -> Result<Digest, CampaignError> {
+    let expected = match packet_in_bag(campaign, packet) {
+        Some(document) => document.analyzer,
+        None => Frozen::load(campaign, ledger, packet)?.packet.analyzer,
+    };
+    let actual = campaign.lab.host.analyzer()?;
+    if actual == expected {
+        return Ok(actual);
+    }
+    Err(CampaignError::OtherAnalyzer {
+        packet,
+        expected,
+        actual,
+    })
+}
+
+/// The packet in its bag, open or closed, if it is there and the packet.
+fn packet_in_bag(campaign: &Campaign<'_>, packet: Digest) -> Option<Packet> {
+    let evidence = campaign.lab.root.open_dir(EVIDENCE).ok()?;
+    let home = evidence.open_dir(packet.to_string()).ok()?;
+    let bag = home.open_dir(BAG_DIR).or_else(|_| home.open_dir(OPEN_DIR));
+    let data = bag.and_then(|bag| bag.open_dir(DATA_DIR)).ok()?;
+    let bytes = data
+        .read_small("packet.json", crate::DOCUMENT_BYTES_MAX as u64)
+        .ok()?;
+    let document = Packet::parse(&bytes).ok()?;
+    (Digest::of(&bytes) == packet).then_some(document)
+}
+
+/// Whether a closed bag is the one that the ledger consumed the packet for: nonce, marker and lines
+/// of the ledger. Another run's, of another copy of the lab, is as good a bag.
+fn is_of_this_run(
+    ledger: &Ledger,
+    packet: Digest,
+    contents: &Contents,
+    home: &Dir,
+) -> Result<(), CampaignError> {
+    let run = contents.get("data/run.json").map(RunRecord::parse);
+    let run = run.and_then(Result::ok);
+    let run = run.is_some_and(|run| {
+        let nonce = ledger.state().packets().get(&packet).and_then(|state| state.nonce);
+        run.packet == packet && Some(run.nonce) == nonce
+    });
+    let consumed = ledger.entries().iter().find_map(|entry| match &entry.act {
+        Act::Consumed(consumed) if consumed.packet == packet => Some(consumed.marker),
+        _ => None,
+    });
+    let marker = contents.get("data/marker.json").unwrap_or_default();
+    let lines = contents.get("data/authority.jsonl").unwrap_or_default();
+    let parts = [
+        ("run.json", run),
+        ("marker.json", consumed == Some(Digest::of(marker))),
+        ("authority.jsonl", lines == authority(ledger, packet)),
+    ];
+    match parts.iter().find(|(_, is_ours)| !is_ours) {
+        None => Ok(()),
+        Some((name, _)) => Err(CampaignError::BrokenBag {
+            path: home.path().join(BAG_DIR),
+            why: format!("the bag of another run: its {name} is not this ledger's"),
+        }),
+    }
 }
 
 /// A closed bag, if it is valid.

@@ -6,7 +6,7 @@
 //! - a program's mapped files are looked at after its last case, while it lives.
 
 use super::recorder::Recorder;
-use super::{Campaign, Fault, Frozen, instants};
+use super::{Campaign, Fault, Frozen, before, instants};
 use crate::evidence::{LegKind, LegRecord, LegStatus, ObjectRecord, ProgramRecord};
 use crate::prereg::{Leg, Treatment};
 use crate::recipes::{Made, challenge};
@@ -81,6 +81,15 @@ impl Running<'_> {
         Ok(live)
     }
 
+    /// Whether the programs of a leg, which said hello, have nothing mapped that is not frozen.
+    pub(super) fn are_frozen(&self, live: &LiveLeg) -> Result<(), Fault> {
+        for program in &live.programs {
+            let played = (program.treatment, self.is_rehearsal);
+            before::mapped(self.campaign, self.frozen, played, program.pid)?;
+        }
+        Ok(())
+    }
+
     /// Asks every case, and ends the programs.
     pub(super) fn run(&self, mut live: LiveLeg) -> Result<LegEnd, Fault> {
         let mut is_right = true;
@@ -122,7 +131,7 @@ impl Running<'_> {
             |reason: String| Fault::new(Stage::Hello, format!("{}: {reason}", treatment.word()));
         match started {
             Ok(session) => {
-                let able = self.is_able(&live.plan, treatment, session.as_ref());
+                let able = is_able(&live.plan, treatment, session.as_ref());
                 live.programs.push(Live {
                     treatment,
                     pid: session.pid(),
@@ -150,39 +159,6 @@ impl Running<'_> {
         }
     }
 
-    /// Whether a program offers all that it will be asked for; rejections are asked for anyway.
-    fn is_able(
-        &self,
-        plan: &LegPlan,
-        treatment: Treatment,
-        session: &dyn Session,
-    ) -> Result<(), String> {
-        let hello = session.introduction();
-        if !hello.devices.contains(&plan.device) {
-            return Err(format!("the program has no device {}", plan.device));
-        }
-        if plan.kind == Leg::Timing && !hello.times {
-            return Err("the program does not say that it times cycles".to_owned());
-        }
-        let asks = plan.asks_of(treatment);
-        for ask in asks.filter(|ask| ask.rejection.is_none()) {
-            let offer = hello
-                .kernels
-                .iter()
-                .find(|offer| offer.fixture == ask.fixture);
-            let Some(offer) = offer else {
-                return Err(format!("the program does not offer {}", ask.fixture));
-            };
-            if !offer.arms.contains(&ask.arm) || !offer.widths.contains(&ask.width) {
-                return Err(format!(
-                    "the program does not offer {} in arm {} at width {}",
-                    ask.fixture, ask.arm, ask.width
-                ));
-            }
-        }
-        Ok(())
-    }
-
     /// Asks one case; whether its answer is right.
     fn case(&self, live: &mut LiveLeg, case: &PlannedCase) -> Result<bool, RunEnd> {
         let aborted = |fault| RunEnd::Aborted(fault);
@@ -195,6 +171,7 @@ impl Running<'_> {
             return Err(RunEnd::Stopped(Fault::new(Stage::Leg, reason)));
         }
         let made = self.inputs(case).map_err(aborted)?;
+        self.hold(case, &made);
         let fixture = &made.fixture;
         let source = match case.rejection {
             None => case_of(fixture, &case.arm, case.width),
@@ -258,20 +235,22 @@ impl Running<'_> {
         }
     }
 
-    /// The fixture of a case, which the bag gets before it is asked.
+    /// The fixture of a case. A drawn one is in no file yet: a program could read what it must make.
     fn inputs(&self, case: &PlannedCase) -> Result<std::sync::Arc<Made>, Fault> {
         let recipes = &self.campaign.recipes;
         let made = recipes.repeat(&case.fixture, case.repeat, self.nonce);
-        let made = made.ok_or_else(|| {
+        made.ok_or_else(|| {
             Fault::new(
                 Stage::Leg,
                 format!("no fixture {} in this program", case.fixture),
             )
-        })?;
+        })
+    }
+
+    /// Keeps a case's fixture for the bag, which gets it when every program is gone.
+    fn hold(&self, case: &PlannedCase, made: &std::sync::Arc<Made>) {
         let folder = super::fixture_folder(&case.fixture, case.repeat);
-        let put = self.recorder.put_fixture(&folder, &made);
-        put.map_err(|error| Fault::new(Stage::Leg, &error))?;
-        Ok(made)
+        self.recorder.hold(folder, made.clone());
     }
 
     fn is_right(&self, case: &PlannedCase, made: &Made, outcome: &Outcome) -> bool {
@@ -280,6 +259,8 @@ impl Running<'_> {
             .rejection
             .and_then(|index| prereg.rejections.get(index));
         match (outcome, rejection) {
+            // What a null program makes of rejections decides nothing.
+            (Outcome::Declined(_) | Outcome::Answered(_), Some(_)) if self.is_rehearsal => true,
             (Outcome::Declined(reason), Some(rejection)) => *reason == rejection.reason,
             (Outcome::Answered(checked), None) => {
                 let outputs = checked.verified().iter().map(|verified| Output {
@@ -405,6 +386,38 @@ impl Running<'_> {
     }
 }
 
+/// Whether a program offers all that it will be asked for; rejections are asked for anyway.
+pub(super) fn is_able(
+    plan: &LegPlan,
+    treatment: Treatment,
+    session: &dyn Session,
+) -> Result<(), String> {
+    let hello = session.introduction();
+    if !hello.devices.contains(&plan.device) {
+        return Err(format!("the program has no device {}", plan.device));
+    }
+    if plan.kind == Leg::Timing && !hello.times {
+        return Err("the program does not say that it times cycles".to_owned());
+    }
+    let asks = plan.asks_of(treatment);
+    for ask in asks.filter(|ask| ask.rejection.is_none()) {
+        let offer = hello
+            .kernels
+            .iter()
+            .find(|offer| offer.fixture == ask.fixture);
+        let Some(offer) = offer else {
+            return Err(format!("the program does not offer {}", ask.fixture));
+        };
+        if !offer.arms.contains(&ask.arm) || !offer.widths.contains(&ask.width) {
+            return Err(format!(
+                "the program does not offer {} in arm {} at width {}",
+                ask.fixture, ask.arm, ask.width
+            ));
+        }
+    }
+    Ok(())
+}
+
 /// Whether something lay in the outputs' folder before the case was asked.
 fn is_early(faults: &[AnswerFault]) -> bool {
     let is_early = |fault: &AnswerFault| matches!(fault, AnswerFault::FileEarly { .. });
@@ -415,4 +428,4 @@ fn is_early(faults: &[AnswerFault]) -> bool {
 const BYE: &str = "bye";
 /// What is said of a run that a signal ended.
 pub(super) const INTERRUPTED: &str = "this process was told to end";
-const SECOND_NS: u64 = 1_000_000_000;
+pub(super) const SECOND_NS: u64 = 1_000_000_000;

@@ -18,7 +18,9 @@ use packhouse_component::json;
 use packhouse_ledger::Stage;
 use serde_json::{Map, Value, json};
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// The writer of a run's bag, shared with the taps of its sessions.
 #[derive(Clone)]
@@ -32,6 +34,8 @@ struct Inner {
     leg: String,
     start_ns: u64,
     last_ns: u64,
+    /// Fixtures that were asked, by their folders.
+    held: BTreeMap<String, Arc<Made>>,
     failure: Option<WriteError>,
     interrupted: fn() -> bool,
 }
@@ -50,6 +54,7 @@ impl Recorder {
             leg: String::new(),
             start_ns: 0,
             last_ns: 0,
+            held: BTreeMap::new(),
             failure: None,
             interrupted,
         };
@@ -75,7 +80,7 @@ impl Recorder {
 
     /// Puts a file.
     pub(crate) fn put(&self, path: &str, bytes: &[u8]) -> Result<(), WriteError> {
-        self.inner.borrow_mut().bag.put(path, bytes)
+        self.inner.borrow_mut().kept(|bag| bag.put(path, bytes))
     }
 
     /// Puts a fixture's files below a folder, if they are not there yet.
@@ -85,8 +90,22 @@ impl Recorder {
         match is_there {
             true => Ok(()),
             // As a whole: half a fixture is none, and would be a fault of the evidence.
-            false => inner.bag.put_folder(folder, made.bag.files()),
+            false => inner.kept(|bag| bag.put_folder(folder, made.bag.files())),
         }
+    }
+
+    /// Keeps a fixture in memory for [`Self::put_held`].
+    pub(crate) fn hold(&self, folder: String, made: Arc<Made>) {
+        self.inner.borrow_mut().held.entry(folder).or_insert(made);
+    }
+
+    /// Puts what was kept, when no program lives that could read it.
+    pub(crate) fn put_held(&self) -> Result<(), WriteError> {
+        let held = std::mem::take(&mut self.inner.borrow_mut().held);
+        for (folder, made) in &held {
+            self.put_fixture(folder, made)?;
+        }
+        self.sync()
     }
 
     /// The last line of a session.
@@ -102,20 +121,20 @@ impl Recorder {
         }
         let mut inner = self.inner.borrow_mut();
         let path = format!("{}/{treatment}.stderr", inner.leg);
-        inner.bag.put(&path, &gone.log)
+        inner.kept(|bag| bag.put(&path, &gone.log))
     }
 
     /// Puts the record of the leg that goes on.
     pub(crate) fn leg_record(&self, record: &LegRecord) -> Result<(), WriteError> {
         let mut inner = self.inner.borrow_mut();
         let path = format!("{}/leg.json", inner.leg);
-        inner.bag.put(&path, &record.render())?;
-        inner.bag.sync()
+        inner.kept(|bag| bag.put(&path, &record.render()))?;
+        inner.kept(OpenBag::sync)
     }
 
     /// Makes all of it durable.
     pub(crate) fn sync(&self) -> Result<(), WriteError> {
-        self.inner.borrow_mut().bag.sync()
+        self.inner.borrow_mut().kept(OpenBag::sync)
     }
 
     /// Errs when something could not be written.
@@ -134,7 +153,10 @@ impl Recorder {
     /// Closes the bag, when every session is over.
     pub(crate) fn close(self, info: &BagInfo) -> Result<Digest, WriteError> {
         match Rc::try_unwrap(self.inner) {
-            Ok(inner) => inner.into_inner().bag.close(info),
+            Ok(inner) => {
+                let Inner { bag, failure, .. } = inner.into_inner();
+                bag.close(info).map_err(|error| first(failure, error))
+            }
             // A session that lives on; its bag is as good as lost for this process.
             Err(inner) => Err(WriteError::Poisoned {
                 path: inner.borrow().leg.clone().into(),
@@ -220,11 +242,31 @@ impl Inner {
         self.attempt(|bag| bag.append(&path, &bytes));
     }
 
+    /// Writes, and keeps the first cause: of a bag that is broken later writes only say that it is.
+    fn kept<T>(
+        &mut self,
+        write: impl FnOnce(&mut OpenBag) -> Result<T, WriteError>,
+    ) -> Result<T, WriteError> {
+        write(&mut self.bag).map_err(|error| {
+            let cause = first(self.failure.take(), error);
+            self.failure = Some(cause.clone());
+            cause
+        })
+    }
+
     /// Writes, unless something could not be written before.
     fn attempt(&mut self, write: impl FnOnce(&mut OpenBag) -> Result<(), WriteError>) {
         if self.failure.is_none() {
             self.failure = write(&mut self.bag).err();
         }
+    }
+}
+
+/// The first cause of a write that failed.
+fn first(earlier: Option<WriteError>, error: WriteError) -> WriteError {
+    match error {
+        WriteError::Poisoned { .. } => earlier.unwrap_or(error),
+        error => error,
     }
 }
 

@@ -6,10 +6,14 @@
 //!   its own reason by both judges, and no timing gate passes or could not have been seen.
 
 use super::finish::bag;
+use super::legs::{INTERRUPTED, SECOND_NS, is_able};
 use super::run::{close, execute, open};
-use super::{Campaign, CampaignError, Fault, Frozen, REHEARSALS, checks};
+use super::{Campaign, CampaignError, Fault, Frozen, REHEARSALS, before, checks};
 use crate::analysis::{Analysis, Kind, Verdict, analyse};
-use crate::prereg::Prereg;
+use crate::prereg::{Prereg, Treatment};
+use crate::recipes::challenge;
+use crate::schedule::schedule;
+use crate::sessions::{Ending, Terms};
 use crate::tamper::{self, Judge, Outcome, OwnJudge};
 use crate::verify::Evidence;
 use crate::world::HostError;
@@ -18,6 +22,7 @@ use packhouse_bag::write_new::open_or_make_dir;
 use packhouse_bag::{Contents, write_new};
 use packhouse_base::canonical::render;
 use packhouse_base::digest::Digest;
+use packhouse_component::drive::{Event, Tap};
 use packhouse_gate::{Noise, Rational};
 use packhouse_ledger::act::Rehearsed;
 use packhouse_ledger::{Act, Stage, Writer, WriterError};
@@ -57,6 +62,11 @@ pub fn rehearse(
     let started_ns = campaign.lab.clock.steady_ns();
     let analyzer = campaign.lab.host.analyzer()?;
     admitted(writer, frozen.digest, analyzer)?;
+    if checks::taken(campaign, frozen.digest)?.is_some() {
+        return Err(CampaignError::Consumed {
+            packet: frozen.digest,
+        });
+    }
     let mut rehearsal = Rehearsal {
         fault: None,
         analysis: None,
@@ -67,6 +77,9 @@ pub fn rehearse(
     };
     let all = all(campaign, writer, frozen, second, &mut rehearsal);
     rehearsal.fault = all.err();
+    if is_over_while_tampered(campaign, &rehearsal) {
+        return Err(CampaignError::Refused(Fault::new(Stage::Analysis, INTERRUPTED)));
+    }
     rehearsal.elapsed_ns = campaign.lab.clock.steady_ns().saturating_sub(started_ns);
     let fault = rehearsal.fault.as_ref();
     let act = Rehearsed {
@@ -84,6 +97,13 @@ pub fn rehearse(
     };
     campaign.append(writer, act)?;
     Ok(rehearsal)
+}
+
+/// Whether this process was told to end before all tampered copies were judged: what is entered of
+/// a rehearsal says something of the packet, and this would not.
+fn is_over_while_tampered(campaign: &Campaign<'_>, rehearsal: &Rehearsal) -> bool {
+    let fault = rehearsal.fault.as_ref();
+    (campaign.interrupted)() && rehearsal.tampers == 0 && fault.is_some_and(|f| f.reason == INTERRUPTED)
 }
 
 /// Whether the ledger admits a rehearsal: asked before anything is run.
@@ -120,6 +140,7 @@ fn all(
     let told = |error: CampaignError| Fault::new(Stage::Closing, error);
     let nonce = campaign.nonce().map_err(told)?;
     let lines = super::authority(writer.ledger(), frozen.digest);
+    greeted(campaign, frozen, nonce)?;
     let opened = open(campaign, frozen, &home, nonce, Kind::Rehearsal)?;
     let files: [(&str, &[u8]); 1] = [("authority.jsonl", &lines)];
     let ran = execute(campaign, frozen, nonce, Kind::Rehearsal, opened, &files);
@@ -144,6 +165,50 @@ fn all(
     bag_is_good?;
     noise_is_less?;
     tampered(campaign, (&home, writer), second, rehearsal)
+}
+
+/// Starts the candidate itself, to its hello and bye: no case is asked of it before its marker. What
+/// it can't do, and what it has mapped that is not frozen, is better found here than in its one run.
+fn greeted(campaign: &Campaign<'_>, frozen: &Frozen, nonce: Digest) -> Result<(), Fault> {
+    let candidate = Treatment::Candidate;
+    let fault = |stage, reason: String| Fault::new(stage, format!("candidate: {reason}"));
+    let launch = frozen.launch(campaign, candidate, false)?;
+    let terms = Terms {
+        challenge: challenge(nonce, 0),
+        case_ns: frozen.prereg().case_timeout_s.saturating_mul(SECOND_NS),
+    };
+    let tap = Box::new(Unheard(campaign.interrupted));
+    let session = campaign.sessions.start(&launch, terms, tap);
+    let session = session.map_err(|broken| fault(Stage::Hello, broken.reason))?;
+    for plan in schedule(frozen.prereg(), campaign.recipes) {
+        if plan.treatments().contains(&candidate) {
+            let able = is_able(&plan, candidate, session.as_ref());
+            able.map_err(|reason| fault(Stage::Discovery, reason))?;
+        }
+    }
+    before::mapped(campaign, frozen, (candidate, false), session.pid())?;
+    let gone = session.bye();
+    match gone
+        .map_err(|broken| fault(Stage::Hello, broken.reason))?
+        .exit
+    {
+        Ending::Code(0) => Ok(()),
+        other => Err(fault(
+            Stage::Hello,
+            format!("it ended with {other} after bye"),
+        )),
+    }
+}
+
+/// Who keeps nothing of a session.
+struct Unheard(fn() -> bool);
+
+impl Tap for Unheard {
+    fn told(&mut self, _: &Event<'_>) {}
+
+    fn is_over(&self) -> bool {
+        (self.0)()
+    }
 }
 
 /// What the analysis of a null program must say.
@@ -196,7 +261,10 @@ fn tampered(
             ));
         }
     }
-    let outcomes = tamper::run(&evidence, &judges);
+    let outcomes = tamper::run_unless(&evidence, &judges, campaign.interrupted);
+    let Some(outcomes) = outcomes else {
+        return fault(INTERRUPTED.to_owned());
+    };
     let missed: Vec<&Outcome> = outcomes.iter().filter(|one| !one.is_rejected()).collect();
     rehearsal.tampers = outcomes.len() as u64;
     rehearsal.rejected = (outcomes.len() - missed.len()) as u64;
@@ -228,8 +296,8 @@ fn with_green(
         bag: analysis.map(|analysis| analysis.bag),
         analysis: analysis.map(Analysis::digest),
         analyzer: campaign.lab.host.analyzer().map_err(told)?,
-        tampers: 0,
-        rejected: 0,
+        tampers: 1,
+        rejected: 1,
         elapsed_ns: 0,
         detectable_ns: rehearsal.detectable_ns.clone(),
     });

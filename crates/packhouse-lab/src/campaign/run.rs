@@ -10,10 +10,11 @@ use super::recorder::Recorder;
 use super::{Campaign, CampaignError, EVIDENCE, Fault, Frozen, checks, instants};
 use crate::analysis::{Kind, Status};
 use crate::evidence::{ClockRecord, HostRecord, Instants, LegStatus, RunLeg, RunRecord};
+use crate::marker::MarkerError;
 use crate::prereg::Stop;
 use crate::recovery::aborted;
 use crate::schedule::{LegPlan, schedule};
-use packhouse_bag::{BagInfo, OpenBag};
+use packhouse_bag::{BagInfo, DATA_DIR, OPEN_DIR, OpenBag};
 use packhouse_base::digest::Digest;
 use packhouse_ledger::act::{Consumed, Nonce, Released};
 use packhouse_ledger::state::Standing;
@@ -84,12 +85,18 @@ pub fn run(
     let marker = match checks::consume(campaign, writer.ledger(), &markers, (packet, nonce)) {
         Ok(marker) => marker,
         Err(error) => {
+            let was_taken = matches!(error, MarkerError::Taken { .. });
             let fault = Fault::new(Stage::Marker, error);
             drop(opened);
-            if checks::taken(campaign, packet)?.is_none() {
+            let Some(taken) = checks::taken(campaign, packet)? else {
+                return released(campaign, writer, packet, fault);
+            };
+            // Another run was faster, of another copy of the lab: this one consumed nothing.
+            let other = taken.of_another(writer.ledger(), packet);
+            if let Some(reason) = other.or_else(|| was_taken.then(|| fault.reason.clone())) {
+                let fault = Fault::new(Stage::Marker, reason);
                 return released(campaign, writer, packet, fault);
             }
-            // Its name is taken: whatever is in it, the packet is consumed.
             return aborted(campaign, writer, packet, Some(fault)).map(Ran::sealed);
         }
     };
@@ -148,10 +155,12 @@ pub(super) fn open(
         is_rehearsal: kind == Kind::Rehearsal,
         deadline_ns,
     };
+    checks::unchanged(campaign, frozen)?;
     let first = running.begin(plan)?;
     if recorder.is_interrupted() {
         return Err(Fault::new(Stage::Hello, super::legs::INTERRUPTED));
     }
+    running.are_frozen(&first)?;
     recorder.good()?;
     Ok(Opened {
         recorder,
@@ -193,6 +202,16 @@ pub(super) fn execute(
         deadline_ns,
     };
     let (legs, end) = all_legs(&running, &legs, first)?;
+    let end = match end {
+        Some(RunEnd::Aborted(fault)) => Some(RunEnd::Aborted(fault)),
+        // A program that was swapped is not what the packet says ran.
+        end => checks::unchanged(campaign, frozen)
+            .err()
+            .map(RunEnd::Aborted)
+            .or(end),
+    };
+    let put = recorder.put_held();
+    put.map_err(|error| Fault::new(Stage::Leg, error))?;
     let (status, fault) = match end {
         None => (Status::Complete, None),
         Some(RunEnd::Stopped(fault)) => (Status::Stopped, Some(fault)),
@@ -219,6 +238,12 @@ fn all_legs(
     let mut first = Some(first);
     let mut legs = Vec::new();
     for (plan, left) in plans.iter().zip((0..plans.len()).rev()) {
+        if first.is_none()
+            && let Err(fault) = checks::unchanged(running.campaign, running.frozen)
+        {
+            // What was swapped since the last leg would be run in this one.
+            return Ok((legs, Some(RunEnd::Aborted(fault))));
+        }
         let ended = match first.take().map_or_else(|| running.begin(plan), Ok) {
             Ok(live) => running.run(live)?,
             Err(fault) => {
@@ -346,7 +371,8 @@ fn released(
     Ok(Ran::Released(fault))
 }
 
-/// Gives a packet back that nothing irreversible was done with.
+/// Gives a packet back that nothing irreversible was done with. An open bag that has a marker or the
+/// ledger's lines is of a run that asked cases: it is evidence, of whose run ever, and stays.
 pub(crate) fn release(
     campaign: &Campaign<'_>,
     writer: &mut Writer,
@@ -354,7 +380,9 @@ pub(crate) fn release(
     fault: Fault,
 ) -> Result<(), CampaignError> {
     let home = campaign.home(EVIDENCE, packet)?;
-    packhouse_bag::open::discard(&home)?;
+    if !is_evidence(&home) {
+        packhouse_bag::open::discard(&home)?;
+    }
     let nonce = standing(writer.ledger(), packet)?.nonce;
     let act = Released {
         packet,
@@ -363,4 +391,10 @@ pub(crate) fn release(
         reason: fault.reason,
     };
     campaign.append(writer, act)
+}
+
+fn is_evidence(home: &Dir) -> bool {
+    let data = home.open_dir(OPEN_DIR).and_then(|bag| bag.open_dir(DATA_DIR));
+    let names = ["marker.json", "authority.jsonl", "run.json"];
+    data.is_ok_and(|data| names.iter().any(|name| data.stat_entry(name).is_ok()))
 }

@@ -3,9 +3,14 @@
 use crate::played::{Manner, PREREG, Played, RECIPES};
 use packhouse_base::digest::Digest;
 use packhouse_lab::analysis::{Status, Verdict};
-use packhouse_lab::campaign::{CampaignError, Fault, Finished, Frozen, Ran, rehearse, run};
+use packhouse_lab::campaign::{
+    CampaignError, Fault, Finished, Frozen, REASON_BYTES_MAX, Ran, rehearse, run,
+};
+use packhouse_lab::evidence::Failure;
 use packhouse_lab::recovery::recover;
-use packhouse_lab::tamper::OwnJudge;
+use packhouse_lab::review;
+use packhouse_lab::tamper::{Judge, OwnJudge};
+use packhouse_lab::verify::Evidence;
 use packhouse_ledger::state::Standing;
 use packhouse_ledger::{Ledger, Stage};
 use packhouse_sim::{Crash, Fault as SimFault};
@@ -29,6 +34,15 @@ fn released(played: &Played, packet: Digest) -> Fault {
         Ran::Sealed(finished) => panic!("sealed: {finished:?}"),
         Ran::Released(fault) => fault,
     }
+}
+
+/// Why a rehearsal is not green.
+fn rehearsed(played: &Played, packet: Digest) -> Option<Fault> {
+    let rehearsal = played.act(|campaign, writer| {
+        let frozen = Frozen::load(campaign, writer.ledger(), packet).expect("because it is");
+        rehearse(campaign, writer, &frozen, &OwnJudge(&RECIPES)).expect("because it is entered")
+    });
+    rehearsal.fault
 }
 
 fn standing(played: &Played, packet: Digest) -> Standing {
@@ -242,6 +256,154 @@ fn a_closed_bag_that_was_changed_is_not_sealed() {
     panic!("never closed");
 }
 
+/// A file that is swapped while a leg goes on is not run in the next one, nor is it what ran.
+#[test]
+fn a_program_that_is_swapped_during_its_run_aborts_it_by_name() {
+    let leg = "[[leg]]\nkind = \"exact\"\ntreatment = \"candidate\"\n";
+    for legs in [1, 2] {
+        let (played, packet) = Played::armed_as(21, &PREREG.replace(leg, &leg.repeat(legs)));
+        played.programs.manner.set(Manner::Swaps);
+        let finished = sealed(&played, packet);
+        assert_eq!(finished.analysis.verdict, Verdict::Abort);
+        let fault = finished.fault.expect("because it was swapped");
+        assert_eq!(fault.stage, Stage::Identities);
+        let named = "program candidate: file candidate: frozen ";
+        assert!(fault.reason.contains(named), "{fault}");
+        // The second leg was never begun.
+        assert_eq!(played.programs.asked.borrow().len(), 3);
+        assert_eq!(played.findings(packet), []);
+    }
+}
+
+/// What an interpreter loads by itself is found before the marker, and before that in rehearsal.
+#[test]
+fn a_mapped_file_that_is_not_frozen_is_named_before_anything_is_consumed() {
+    let (played, packet) = Played::armed(22);
+    played.programs.manner.set(Manner::Stranger);
+    let fault = released(&played, packet);
+    let words = "identities: candidate: stranger.so, SHA-256 ";
+    assert!(fault.to_string().starts_with(words), "{fault}");
+    assert_eq!(standing(&played, packet), Standing::Armed);
+    let (played, packet) = Played::registered(23);
+    played.programs.manner.set(Manner::Stranger);
+    let fault = rehearsed(&played, packet).expect("because it is not green");
+    assert!(fault.to_string().starts_with(words), "{fault}");
+    assert_eq!(played.programs.asked.borrow().len(), 0);
+}
+
+/// No case is asked of the real candidate, but that it has no such device is seen in rehearsal.
+#[test]
+fn a_rehearsal_greets_the_candidate_itself() {
+    for (manner, words) in [
+        (
+            Manner::Silent,
+            "hello: candidate: at hello: no answer in time",
+        ),
+        (
+            Manner::Elsewhere,
+            "discovery: candidate: the program has no device cpu",
+        ),
+    ] {
+        let (played, packet) = Played::registered(24);
+        played.programs.manner.set(manner);
+        let fault = rehearsed(&played, packet).expect("because it is not green");
+        assert_eq!(fault.to_string(), words);
+        assert_eq!(played.programs.asked.borrow().len(), 0);
+    }
+}
+
+/// The null program declines with its own words: that gate decides nothing in a rehearsal.
+#[test]
+fn a_rehearsal_goes_on_where_only_a_gate_that_does_not_decide_fails() {
+    let leg = "[[leg]]\nkind = \"exact\"\ntreatment = \"candidate\"\n";
+    let document = PREREG.replace(leg, &leg.repeat(2));
+    let document = document.replace("stop = \"never\"", "stop = \"first-failed-leg\"");
+    let document = document.replace("reason = \"input input", "reason = \"another input");
+    let (played, packet) = Played::registered_as(25, &document);
+    assert_eq!(rehearsed(&played, packet), None);
+}
+
+/// The disk of the lab, at each answer that the candidate gave: no answer lies there to be read.
+#[test]
+fn a_drawn_fixture_is_on_no_disk_while_a_program_could_read_it() {
+    let leg = "[[leg]]\nkind = \"exact\"\ntreatment = \"candidate\"\n";
+    let (played, packet) = Played::armed_as(26, &PREREG.replace(leg, &leg.repeat(2)));
+    let count = {
+        let sim = played.sim.crash(Crash::Kept, 0);
+        let other = Played::on(sim.clone(), played.programs.again());
+        sim.restart_count();
+        sealed(&other, packet);
+        sim.operation_count()
+    };
+    let home = format!("/home/user/lab/evidence/{packet}");
+    let is_drawn = |sim: &packhouse_sim::SimFs| {
+        let files = sim.files(&home);
+        files
+            .iter()
+            .any(|path| path.to_string_lossy().contains("/drawn/"))
+    };
+    let mut was_open = 0;
+    for at in (0..count).step_by(7) {
+        let sim = played.sim.crash(Crash::Kept, at);
+        sim.restart_count();
+        sim.set_fault(Some(SimFault::Stop { at }));
+        let other = Played::on(sim.clone(), played.programs.again());
+        let _ = ran(&other, packet);
+        let left = sim.crash(Crash::Kept, at);
+        let legs = format!("{home}/bag.open/data/legs/01/leg.json");
+        let is_closed = left.read(format!("{home}/bag/bagit.txt")).is_some();
+        if !is_closed && left.read(legs).is_none() {
+            assert!(!is_drawn(&left), "operation {at}");
+            was_open += 1;
+        }
+        // What is sealed then has all that was asked.
+        let again = Played::on(left, other.programs.again());
+        again
+            .act(|campaign, writer| recover(campaign, writer, packet))
+            .ok();
+        if standing(&again, packet) == Standing::SealedAbort {
+            assert_eq!(again.findings(packet), [], "operation {at}");
+        }
+    }
+    assert!(was_open > 5, "{was_open}");
+}
+
+/// An `armed` that no reviewer stands behind is refused before the nonce: the one run isn't spent.
+#[test]
+fn a_packet_that_too_few_approved_is_not_run() {
+    let document = PREREG.replace("reviewers = 1", "reviewers = 2");
+    let (played, packet) = Played::armed_as(27, &document);
+    let before = played.sim.read("/home/user/lab/ledger.jsonl");
+    let error = ran(&played, packet)
+        .expect_err("because one approved")
+        .to_string();
+    let words = "armed by 1 approvals of 1 reviewers, 2 are needed";
+    assert!(error.ends_with(words), "{error}");
+    assert_eq!(played.sim.read("/home/user/lab/ledger.jsonl"), before);
+    assert_eq!(played.programs.asked.borrow().len(), 0);
+}
+
+/// Evidence of an earlier shot, or what is in its way, stops a run before its nonce and stays.
+#[test]
+fn what_lies_in_the_evidence_is_found_before_the_nonce_and_never_removed() {
+    for name in ["bag.open", "bag", "analysis-1", "seal-1.json"] {
+        let (played, packet) = Played::armed(28);
+        let home = format!("/home/user/lab/evidence/{packet}");
+        for folder in ["/home/user/lab/evidence", &home, &format!("{home}/{name}")] {
+            played.sim.make_dirs(folder, 1000, 0o755);
+        }
+        let before = played.sim.read("/home/user/lab/ledger.jsonl");
+        let error = ran(&played, packet)
+            .expect_err("because it is there")
+            .to_string();
+        assert!(error.starts_with("file-system: evidence/"), "{error}");
+        assert!(error.contains(&format!("/{name} is there")), "{error}");
+        assert_eq!(played.sim.read("/home/user/lab/ledger.jsonl"), before);
+        let names = played.dir(&home).list().expect("because it is there");
+        assert_eq!(names, [name]);
+    }
+}
+
 /// Two legs of the candidate, the first of which fails.
 #[test]
 fn the_stop_rule_begins_no_leg_after_one_that_failed() {
@@ -304,4 +466,174 @@ fn a_packet_that_was_run_is_not_rehearsed_and_nothing_is_started_for_it() {
         played.sim.read(format!("{rehearsals}/bag/data/run.json")),
         None
     );
+}
+
+/// Where the ledger has the packet consumed and its bag is closed; with the file of the bag of
+/// another run, of a copy of the lab.
+fn consumed_and_closed(played: &Played, packet: Digest) -> Played {
+    let count = {
+        let sim = played.sim.crash(Crash::Kept, 0);
+        sim.restart_count();
+        sealed(&Played::on(sim.clone(), played.programs.again()), packet);
+        sim.operation_count()
+    };
+    for at in (0..count).rev() {
+        let sim = played.sim.crash(Crash::Kept, at);
+        sim.restart_count();
+        sim.set_fault(Some(SimFault::Stop { at }));
+        let _ = ran(&Played::on(sim.clone(), played.programs.again()), packet);
+        let after = Played::on(sim.crash(Crash::Kept, at), played.programs.again());
+        let bag = format!("/home/user/lab/evidence/{packet}/bag/bagit.txt");
+        if standing(&after, packet) == Standing::Consumed && after.sim.read(&bag).is_some() {
+            return after;
+        }
+    }
+    panic!("never consumed with a closed bag");
+}
+
+/// A killed run was turned into a sealed pass by the bag of a copy of the lab.
+#[test]
+fn a_killed_run_is_not_sealed_by_the_bag_of_another_run() {
+    let (played, packet) = Played::armed(29);
+    let other = Played::on(played.sim.crash(Crash::Kept, 0), played.programs.again());
+    // Other random numbers, as another run has them.
+    other.programs.random.fetch_add(100, std::sync::atomic::Ordering::Relaxed);
+    sealed(&other, packet);
+    for name in ["run.json", "marker.json", "authority.jsonl"] {
+        let after = consumed_and_closed(&played, packet);
+        let before = after.sim.read("/home/user/lab/ledger.jsonl");
+        let theirs = format!("/home/user/lab/evidence/{packet}/bag/data/{name}");
+        let theirs = other.sim.read(theirs).expect("because it is sealed");
+        after.close_with(packet, name, &theirs);
+        let recovered = after.act(|campaign, writer| recover(campaign, writer, packet));
+        let refused = recovered.expect_err("because it is another's").to_string();
+        let said = format!("the bag of another run: its {name} is not this ledger's");
+        assert!(refused.ends_with(&said), "{refused}");
+        assert_eq!(after.sim.read("/home/user/lab/ledger.jsonl"), before);
+    }
+    let after = consumed_and_closed(&played, packet);
+    let recovered = after.act(|campaign, writer| recover(campaign, writer, packet));
+    assert!(recovered.is_ok(), "{recovered:?}");
+}
+
+/// An open bag in which cases were asked is evidence of a run, and no release removes it.
+#[test]
+fn a_release_keeps_the_open_bag_of_another_run() {
+    let (played, packet) = Played::armed(30);
+    let nonce = Digest::of(b"nonce");
+    played.act(|campaign, writer| {
+        let boot = campaign.lab.host.boot_id().expect("because it is played");
+        let act = packhouse_ledger::act::Nonce { packet, nonce };
+        let entered = writer.append(act, 1, &boot);
+        entered.expect("because it is armed");
+    });
+    let data = format!("/home/user/lab/evidence/{packet}/bag.open/data");
+    for folder in ["", "/legs", "/legs/00"] {
+        played.sim.make_dirs(format!("{data}{folder}"), 1000, 0o755);
+    }
+    let marker = format!("{data}/marker.json");
+    played.sim.replace(&marker, b"of another run", 0o444);
+    let recovered = played.act(|campaign, writer| recover(campaign, writer, packet));
+    recovered.expect("because there is no marker of ours");
+    assert_eq!(standing(&played, packet), Standing::Armed);
+    assert!(played.sim.read(&marker).is_some());
+    // And nothing is run over it.
+    let refused = ran(&played, packet).expect_err("because it is there").to_string();
+    assert!(refused.contains("bag.open is there"), "{refused}");
+}
+
+/// A rehearsal takes seconds, and could only be of use to a run that can't be.
+#[test]
+fn a_packet_with_a_marker_is_not_rehearsed_though_its_ledger_knows_nothing() {
+    let (played, packet) = Played::armed(31);
+    let before = played.sim.read("/home/user/lab/ledger.jsonl");
+    let before = before.expect("because it is there");
+    sealed(&played, packet);
+    played.sim.replace("/home/user/lab/ledger.jsonl", &before, 0o644);
+    let refused = played.act(|campaign, writer| {
+        let frozen = Frozen::load(campaign, writer.ledger(), packet).expect("because it is");
+        rehearse(campaign, writer, &frozen, &OwnJudge(&RECIPES)).map(|_| ())
+    });
+    let refused = refused.expect_err("because it was run").to_string();
+    assert!(refused.contains("its marker is here"), "{refused}");
+}
+
+/// Who tells a rehearsal to end when it is at its tampered copies.
+struct Interrupting;
+
+impl Judge for Interrupting {
+    fn name(&self) -> &'static str {
+        "interrupting"
+    }
+
+    fn codes(&self, _: &Evidence) -> std::collections::BTreeSet<String> {
+        IS_TOLD.store(true, std::sync::atomic::Ordering::Relaxed);
+        std::collections::BTreeSet::new()
+    }
+}
+
+static IS_TOLD: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+
+#[test]
+fn a_rehearsal_that_is_told_to_end_at_its_tampered_copies_enters_nothing() {
+    let (played, packet) = Played::registered(32);
+    let before = played.sim.read("/home/user/lab/ledger.jsonl");
+    let refused = played.act(|campaign, writer| {
+        let campaign = packhouse_lab::campaign::Campaign {
+            interrupted: || IS_TOLD.load(std::sync::atomic::Ordering::Relaxed),
+            ..*campaign
+        };
+        let frozen = Frozen::load(&campaign, writer.ledger(), packet).expect("because it is");
+        rehearse(&campaign, writer, &frozen, &Interrupting).map(|_| ())
+    });
+    let refused = refused.expect_err("because it was told to").to_string();
+    assert_eq!(refused, "analysis: this process was told to end");
+    assert_eq!(played.sim.read("/home/user/lab/ledger.jsonl"), before);
+}
+
+/// What reviewers could see is what is armed, and what is gone need not be there.
+#[test]
+fn a_kept_rehearsal_that_was_changed_does_not_arm() {
+    let (played, packet) = Played::registered(33);
+    assert_eq!(rehearsed(&played, packet), None);
+    let kept = |played: &Played| {
+        played.act(|campaign, writer| review::is_kept(campaign.lab, writer.ledger(), packet))
+    };
+    assert!(kept(&played).expect("because it is as it was"));
+    let home = format!("/home/user/lab/rehearsals/{packet}");
+    for path in ["analysis-1/analysis.json", "bag/data/run.json"] {
+        let changed = Played::on(played.sim.crash(Crash::Kept, 0), played.programs.again());
+        let path = format!("{home}/{path}");
+        let mut bytes = changed.sim.read(&path).expect("because it is kept");
+        bytes[0] ^= 1;
+        changed.sim.replace(&path, &bytes, 0o444);
+        let refused = kept(&changed).expect_err("because it was changed").to_string();
+        assert!(refused.starts_with(&format!("rehearsals/{packet}: ")), "{refused}");
+    }
+    // Another rehearsal's, as good as it is.
+    rehearsed(&played, packet);
+    let again = Played::on(played.sim.crash(Crash::Kept, 0), played.programs.again());
+    assert!(kept(&again).expect("because it is the newest"));
+    let (armed, packet) = Played::armed(34);
+    let gone = armed.act(|campaign, writer| review::is_kept(campaign.lab, writer.ledger(), packet));
+    assert!(!gone.expect("because nothing contradicts"));
+}
+
+/// A program's own words must fit a line of the ledger.
+#[test]
+fn a_reason_is_bounded_where_it_is_made() {
+    let long = "\u{fc}".repeat(100_000);
+    let fault = Fault::new(Stage::Leg, &long);
+    assert!(fault.reason.len() <= REASON_BYTES_MAX, "{}", fault.reason.len());
+    assert!(fault.reason.ends_with(" ..."), "{fault}");
+    assert!(fault.reason.len() > REASON_BYTES_MAX - 4);
+    let fits = "x".repeat(REASON_BYTES_MAX);
+    assert_eq!(Fault::new(Stage::Leg, &fits).reason, fits);
+    let failure = Failure {
+        code: "answer.shape",
+        path: "legs/00".to_owned(),
+        words: long,
+    };
+    let said = failure.to_string();
+    assert_eq!(said.chars().count(), "answer.shape: legs/00:  ...".len() + 500);
 }

@@ -28,7 +28,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 
 /// A lab on a simulated disk.
@@ -42,6 +42,8 @@ pub(crate) struct Played {
 /// A host that says what it is told.
 pub(crate) struct PlayedHost {
     pub(crate) boot: String,
+    pub(crate) analyzer: Digest,
+    marks: Arc<Marks>,
     random: Arc<AtomicU64>,
 }
 
@@ -56,6 +58,16 @@ pub(crate) struct Programs {
     clock: Rc<RefCell<Arc<SimClock>>>,
     /// Random numbers that were given out: none is given twice.
     pub(crate) random: Arc<AtomicU64>,
+    marks: Arc<Marks>,
+}
+
+/// What the host sees of a candidate.
+#[derive(Debug, Default)]
+struct Marks {
+    /// Its file is another one.
+    is_swapped: AtomicBool,
+    /// It has mapped what nobody froze.
+    is_strange: AtomicBool,
 }
 
 /// What a played candidate does.
@@ -74,6 +86,10 @@ pub(crate) enum Manner {
     Elsewhere,
     /// Its second case takes longer than all legs may.
     Slow,
+    /// It has a library mapped that nobody froze.
+    Stranger,
+    /// At its second case its file becomes another one.
+    Swaps,
 }
 
 impl Played {
@@ -107,6 +123,8 @@ impl Played {
             sim,
             host: PlayedHost {
                 boot: "boot-1".to_owned(),
+                analyzer: Digest::of(b"analyzer"),
+                marks: programs.marks.clone(),
                 random: programs.random.clone(),
             },
             programs,
@@ -130,8 +148,8 @@ impl Played {
                 bag: Some(Digest::of(b"bag")),
                 analysis: Some(Digest::of(b"analysis")),
                 analyzer: campaign.lab.host.analyzer().expect("because it is played"),
-                tampers: 0,
-                rejected: 0,
+                tampers: 1,
+                rejected: 1,
                 elapsed_ns: 0,
                 detectable_ns: None,
             };
@@ -217,11 +235,16 @@ impl Played {
 
     /// Changes the closed bag of a packet so that it is a good bag, with another digest.
     pub(crate) fn close_again(&self, packet: Digest) {
+        self.close_with(packet, "legs/00/candidate.stderr", b"another word\n");
+    }
+
+    /// The same with one file that is given.
+    pub(crate) fn close_with(&self, packet: Digest, path: &str, bytes: &[u8]) {
         let home = format!("/home/user/lab/evidence/{packet}/bag");
         let bag = Contents::read(&self.dir(&home)).expect("because it is closed");
         let (info, _) = bag.info().expect("because it is a bag");
         let mut payload = bag.payload();
-        payload.insert("legs/00/candidate.stderr", *b"another word\n");
+        payload.insert(path, bytes);
         let again = closed(&payload, &info);
         for (path, bytes) in again.files() {
             self.sim.replace(format!("{home}/{path}"), bytes, 0o444);
@@ -287,7 +310,7 @@ impl Host for PlayedHost {
     }
 
     fn analyzer(&self) -> Result<Digest, HostError> {
-        Ok(Digest::of(b"analyzer"))
+        Ok(self.analyzer)
     }
 
     fn checker(&self) -> String {
@@ -304,6 +327,9 @@ impl Host for PlayedHost {
     }
 
     fn content(&self, path: &Path) -> Result<Digest, HostError> {
+        if path.ends_with(CANDIDATE) && self.marks.is_swapped.load(Ordering::Relaxed) {
+            return Ok(Digest::of(b"another file"));
+        }
         Ok(Digest::of(path.as_os_str().as_encoded_bytes()))
     }
 
@@ -324,6 +350,12 @@ impl Host for PlayedHost {
         } else {
             NULL
         };
+        if pid == CANDIDATE_PID && self.marks.is_strange.load(Ordering::Relaxed) {
+            return Ok(vec![Object {
+                name: "stranger.so".to_owned(),
+                sha256: Digest::of(b"stranger"),
+            }]);
+        }
         Ok(vec![Object {
             name: name.to_owned(),
             sha256: Digest::of(format!("/played/{name}").as_bytes()),
@@ -347,6 +379,7 @@ impl Programs {
             manner: self.manner.clone(),
             clock: self.clock.clone(),
             random: Arc::new(AtomicU64::new(random)),
+            marks: Arc::default(),
         }
     }
 }
@@ -382,6 +415,8 @@ impl Sessions for Programs {
                 gone: Some(Gone::default()),
             });
         }
+        let is_strange = manner == Manner::Stranger;
+        self.marks.is_strange.store(is_strange, Ordering::Relaxed);
         let introduction = introduction(terms.challenge, manner);
         told(
             tap.as_mut(),
@@ -440,6 +475,10 @@ impl Session for Running {
         }
         if self.manner == Manner::Slow && order.index == 1 {
             self.programs.clock.borrow().advance_ns(700_000_000_000);
+        }
+        if self.manner == Manner::Swaps && order.index == 1 {
+            let is_swapped = &self.programs.marks.is_swapped;
+            is_swapped.store(true, Ordering::Relaxed);
         }
         if self.manner == Manner::Dies && order.index == 1 {
             return Err(broken("in case 1: the program ended by signal 9"));

@@ -87,6 +87,31 @@ class TellsApart(Honest):
         reply["warnings"] = [f"told apart by {field}" for field in fields]
 
 
+class Loads(Honest):
+    """Maps a library that nobody froze, before its hello."""
+
+    def asked(self, request):
+        import ctypes  # noqa: F401
+
+
+class LoadsLater(Honest):
+    """Maps it when it is asked its first case."""
+
+    def case(self, request, reply):
+        import ctypes  # noqa: F401
+
+
+class Swaps(Honest):
+    """Becomes another file, as an editor would write it."""
+
+    def case(self, request, reply):
+        with open(__file__, "rb") as file:
+            content = file.read()
+        with open(__file__ + ".new", "wb") as file:
+            file.write(content + b"# another\n")
+        os.replace(__file__ + ".new", __file__)
+
+
 class OneBit(Honest):
     """Wrong elements under their right digest."""
 

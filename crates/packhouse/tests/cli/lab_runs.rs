@@ -27,6 +27,11 @@ impl World {
     /// A lab whose packet is armed, by a rehearsal that is only in the ledger: rehearsals have
     /// tests of their own.
     fn armed(candidate: &str, edits: &[(&str, &str)]) -> Self {
+        Self::armed_with(candidate, edits, &|_| ())
+    }
+
+    /// The same with files of the lab, which are placed before it is registered.
+    fn armed_with(candidate: &str, edits: &[(&str, &str)], place: &dyn Fn(&Path)) -> Self {
         let disk = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"));
         let world = Self {
             sandbox: Sandbox::new(),
@@ -41,6 +46,7 @@ impl World {
         let prereg = prereg.replace("CANDIDATE", candidate);
         let path = world.lab().join("experiments/example/prereg.toml");
         std::fs::write(path, prereg).expect("because it is ours");
+        place(&world.lab());
         world.done(&["lane", "open", "example", "--reason", "first", "--execute"]);
         world.done(&["register", "example", "--execute"]);
         world.rehearsed();
@@ -171,8 +177,8 @@ impl World {
             bag: some,
             analysis: some,
             analyzer: Digest::of(&program.expect("because cargo built it")),
-            tampers: 0,
-            rejected: 0,
+            tampers: 1,
+            rejected: 1,
             elapsed_ns: 1,
             detectable_ns: None,
         };
@@ -222,7 +228,7 @@ fn said(output: &Output) -> String {
 /// released or sealed, never asked again.
 #[test]
 fn a_run_killed_at_any_step_is_released_or_sealed_by_the_next_one() {
-    let world = World::armed(SERVE, &[]);
+    let world = World::armed(SERVE, &[("repeats = 1", "repeats = 2")]);
     let saved = world.saved();
     let lab = world.lab();
     let lab = lab.to_str().expect("because it is plain text").to_owned();
@@ -259,6 +265,9 @@ fn a_run_killed_at_any_step_is_released_or_sealed_by_the_next_one() {
         let was_marked = world.disk.path().join(MARKERS).join(marker).exists();
         let was_closed = world.evidence().join("bag").exists();
         world.finishes(&what, was_marked, was_closed);
+        let left = std::fs::read_dir(world.disk.path().join(EXCHANGE));
+        let left = left.expect("because it was made").count();
+        assert_eq!(left, 0, "{what}: files of programs");
         assert!(
             world.first_cases() <= 1,
             "{what}: the first case was asked again"
@@ -276,6 +285,8 @@ fn steps(calls: &[stop_at::Call]) -> Vec<(String, usize)> {
             "ledger.jsonl",
             "markers",
             "bag.open/data/run.json",
+            "data/fixtures/",
+            "data/drawn/",
             "analysis-1",
             "seal-1",
         ];
@@ -343,11 +354,38 @@ fn what_a_lying_program_did_is_sealed_as_what_it_was() {
     }
 }
 
+/// Every lie that does not end its session, in turn. A judge that told one of them under another
+/// code or path than the other made `lab verify` call the evidence of an honest fail broken.
+#[test]
+fn whatever_a_liar_does_both_judges_tell_it_alike() {
+    let lies = [
+        "OneBit,StaleDigest,Shape,Stride,Type,Offset,Bytes,Elsewhere,OtherFile,Missing,Invented",
+        "Twice,Extra,Empty,Short,Long,Absent,Symlink,HardLink,Folder,Pipe,Alias,InPlace,Null,Deep",
+        "EditInput,DropInput,ExtraInput,InputInMemory,InputUntold,NoWitness,Capturing,Index,\
+         Declines,Replay,TellsApart,Warns,Base",
+    ];
+    let mut codes = std::collections::BTreeSet::new();
+    for lies in lies {
+        let world = World::lying(lies);
+        let document = world.run(1);
+        assert_eq!(document["verdict"], "fail", "{lies}: {document}");
+        world.verified();
+        let analysis = world.evidence().join("analysis-1/analysis.json");
+        let analysis = std::fs::read(analysis).expect("because it is sealed");
+        let analysis: Value = serde_json::from_slice(&analysis).expect("because it is JSON");
+        let gates = analysis["gates"].as_array().into_iter().flatten();
+        let failures = gates.flat_map(|gate| gate["failures"].as_array().into_iter().flatten());
+        let code = |failure: &Value| failure.as_str().unwrap_or_default().split(':').next().map(str::to_owned);
+        codes.extend(failures.filter_map(code));
+    }
+    assert!(codes.len() >= 26, "{codes:?}");
+}
+
 /// What an interpreter loads by itself has no place in a packet unless it is frozen: a library was
 /// hashed, and an embedded search path loaded another copy.
 #[test]
 fn a_file_that_was_mapped_and_not_frozen_fails_the_run() {
-    let world = World::lying("Honest");
+    let world = World::lying("LoadsLater");
     let document = world.run(1);
     assert_eq!(document["verdict"], "fail", "{document}");
     let analysis = world.evidence().join("analysis-1/analysis.json");
@@ -363,6 +401,29 @@ fn a_file_that_was_mapped_and_not_frozen_fails_the_run() {
     world.verified();
 }
 
+/// The same at its start: the marker is not taken for a run that can't pass.
+#[test]
+fn a_file_that_is_mapped_at_hello_and_not_frozen_releases_its_packet() {
+    let world = World::lying("Loads");
+    let output = world.output(&["run", "example", "--execute"]);
+    assert_eq!(output.status.code(), Some(3), "{}", said(&output));
+    let words = said(&output);
+    assert!(words.contains("is mapped and not frozen"), "{words}");
+    assert!(words.contains("identities"), "{words}");
+    assert_eq!(world.standing(), Standing::Armed);
+}
+
+/// A script that becomes another file while it runs: what the packet says ran is not what ran.
+#[test]
+fn a_script_that_is_swapped_during_the_run_aborts_it_by_name() {
+    let world = World::lying("Honest,Swaps");
+    let document = world.run(1);
+    assert_eq!(document["verdict"], "abort", "{document}");
+    let all = document.to_string();
+    assert!(all.contains("frozen file liar.py: frozen "), "{document}");
+    world.verified();
+}
+
 #[test]
 fn a_program_that_says_no_hello_releases_its_packet() {
     for (lie, why) in [("OldChallenge", "hello"), ("NoFixture", "discovery")] {
@@ -373,6 +434,20 @@ fn a_program_that_says_no_hello_releases_its_packet() {
         assert_eq!(world.standing(), Standing::Armed, "{lie}");
         assert!(!world.evidence().join("bag.open").exists(), "{lie}");
     }
+}
+
+/// The marker was taken for the first leg; what the second one's program does can't release it.
+#[test]
+fn a_program_that_says_no_hello_in_a_later_leg_is_a_sealed_abort() {
+    let control = SERVE.replace("candidate", "control") + "[matrix]";
+    let leg = "[[leg]]\nkind = \"exact\"\ntreatment = \"control\"\n[[leg]]";
+    let edits = [("[matrix]", control.as_str()), ("[[leg]]", leg)];
+    let world = World::lying_as("OldChallenge", &edits);
+    let document = world.run(1);
+    assert_eq!(document["verdict"], "abort", "{document}");
+    assert_eq!(document["stage"], "hello", "{document}");
+    assert_eq!(world.standing(), Standing::SealedAbort);
+    world.verified();
 }
 
 /// SIGTERM makes an orderly abort; SIGHUP, a closed terminal, makes nothing.
@@ -436,6 +511,11 @@ fn a_copy_of_the_lab_from_before_the_run_finds_the_packet_consumed() {
 impl World {
     /// A lab whose candidate stands between the controller and our own kernels, and lies.
     fn lying(lie: &str) -> Self {
+        Self::lying_as(lie, &[])
+    }
+
+    /// The same with other edits of the preregistration too.
+    fn lying_as(lie: &str, more: &[(&str, &str)]) -> Self {
         let liar = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli/component_liar.py");
         // A program that hangs does so for as long as it may; that is not waited for here.
         let (lie, timeout) = match lie {
@@ -447,28 +527,92 @@ impl World {
         let python = "[program.candidate]\nprogram = \"python3\"\n";
         let arguments =
             format!("arguments = [\"${{lab}}/liar.py\", \"{lie}\", \"${{lab}}/packhouse\"");
-        let candidate = format!("{python}{arguments}, \"{FIXTURE}\"]\nenvironment = {{}}\n");
+        let candidate =
+            format!("{python}{arguments}, \"{FIXTURE}\"]\nenvironment = {{}}\n{FROZEN}");
         let count = lie.split(',').count();
         let edits = [
             (TIMEOUT, timeout),
             ("repeats = 1", &format!("repeats = {count}")),
         ];
-        let world = Self::armed(&candidate, &edits);
-        let place = |from: &Path, to: &str| {
-            std::os::unix::fs::symlink(from, world.lab().join(to)).expect("because it is free");
-        };
-        place(&liar, "liar.py");
-        place(packhouse, "packhouse");
-        world
+        // A frozen file is a regular one; the program itself would take long to measure.
+        let script = format!("#!/bin/sh\nexec {} \"$@\"\n", packhouse.display());
+        Self::armed_with(&candidate, &[&edits[..], more].concat(), &|lab| {
+            std::fs::copy(&liar, lab.join("liar.py")).expect("because it is free");
+            let path = lab.join("packhouse");
+            std::fs::write(&path, &script).expect("because it is free");
+            let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+            std::fs::set_permissions(&path, mode).expect("because it is ours");
+            mapped_modules(&lab.join("modules"));
+        })
     }
 }
 
+/// Copies of all files that the liar's interpreter maps executable when its modules are loaded.
+fn mapped_modules(to: &Path) {
+    std::fs::create_dir(to).expect("because the lab is ours");
+    let modules = "import hashlib, json, os, signal, struct, subprocess, sys, time";
+    let script = format!("{modules}; print(open('/proc/self/maps').read())");
+    let mut python = Command::new("python3");
+    python.env_clear().env("LC_ALL", "C.UTF-8");
+    python.env("PATH", "/usr/local/bin:/usr/bin:/bin");
+    let maps = python.args(["-c", &script]).output();
+    let maps = maps.expect("because there is Python").stdout;
+    let maps = String::from_utf8(maps).expect("because it is text");
+    let is_code = |line: &&str| {
+        line.split(' ')
+            .nth(1)
+            .is_some_and(|mode| mode.contains('x'))
+    };
+    let code = maps.lines().filter(is_code);
+    let paths = code.filter_map(|line| line.find('/').map(|at| &line[at..]));
+    let paths: std::collections::BTreeSet<&str> = paths.collect();
+    for (number, path) in paths.into_iter().enumerate() {
+        let copy = to.join(format!("{number}.so"));
+        std::fs::copy(path, copy).expect("because it is loaded");
+    }
+}
+
+/// A plan is what would be done, and what would be refused is refused.
+#[test]
+fn what_run_would_do_is_what_it_does() {
+    let world = World::armed(SERVE, &[]);
+    let planned = world.output(&["run", "example"]);
+    assert_eq!(planned.status.code(), Some(0), "{}", said(&planned));
+    let words = said(&planned);
+    assert!(
+        words.contains("run every leg of its preregistration, once"),
+        "{words}"
+    );
+    let ledger = world.lab().join("ledger.jsonl");
+    let mut bytes = std::fs::read(&ledger).expect("because it is there");
+    bytes.extend_from_slice(b"{\"torn");
+    std::fs::write(&ledger, bytes).expect("because it is ours");
+    let ran = world.output(&["run", "example", "--execute"]);
+    assert_eq!(ran.status.code(), Some(0), "{}", said(&ran));
+    let words = said(&ran);
+    assert!(words.contains("cut off 6 bytes of an append"), "{words}");
+    assert!(words.contains("run <= 600 s, case <= 60 s"), "{words}");
+    for command in ["run", "seal"] {
+        let refused = world.output(&[command, "example"]);
+        assert_eq!(refused.status.code(), Some(3), "{}", said(&refused));
+        assert!(said(&refused).contains("sealed-pass"), "{}", said(&refused));
+    }
+}
+
+const EXCHANGE: &str = ".local/state/packhouse/lab/exchange";
 const MARKERS: &str = ".local/state/packhouse/lab/markers";
 const FIXTURE: &str = "mul-mxfp4-ggml-cpu-repack-v1";
 const SERVE: &str = "[program.candidate]
 program = \"packhouse\"
 arguments = [\"fixture\", \"serve\", \"mul-mxfp4-ggml-cpu-repack-v1\"]
 environment = {}
+";
+const FROZEN: &str = "[[frozen]]
+path = \"liar.py\"
+[[frozen]]
+path = \"modules\"
+[[frozen]]
+path = \"packhouse\"
 ";
 const TIMEOUT: &str = "case_timeout_s = 60";
 const PREREG: &str = "schema = \"packhouse/prereg/1\"
