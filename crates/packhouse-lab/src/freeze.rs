@@ -1,6 +1,7 @@
 //! What an experiment hangs on, measured: at registration to freeze it, and again before each act.
 //!
 //! - `files`: frozen files and folders;
+//! - `named`: files of the lab that a program is told of, and that must be frozen;
 //! - `compare`: what differs from a packet.
 //!
 //! Invariants:
@@ -13,9 +14,11 @@
 mod compare;
 mod files;
 mod fixtures;
+mod named;
 
 pub use compare::{Difference, differences};
 pub use fixtures::FixtureFault;
+pub use named::{NotFrozen, Unfrozen};
 
 use crate::document::DocumentError;
 use crate::lane::Lane;
@@ -94,6 +97,14 @@ pub enum FreezeError {
         /// What differs.
         changed: Vec<String>,
     },
+    /// A program is told of files of the lab that are not frozen.
+    #[error("{path}: {}", listed(unfrozen))]
+    Unfrozen {
+        /// The preregistration, below the lab's folder.
+        path: String,
+        /// Each of them.
+        unfrozen: Vec<Unfrozen>,
+    },
     /// A fixture can't serve this experiment.
     #[error("fixture {id}: {fault}")]
     Fixture {
@@ -126,6 +137,7 @@ impl FreezeError {
             | Self::NotFile { .. }
             | Self::Folder { .. }
             | Self::Dirty { .. }
+            | Self::Unfrozen { .. }
             | Self::Fixture { .. }
             | Self::Changed { .. } => Blame::Source,
             Self::Host(error) => error.blame(),
@@ -235,6 +247,7 @@ pub fn freeze(
     recipes: &Recipes,
 ) -> Result<Packet, FreezeError> {
     let prereg = &documents.prereg;
+    named::all(&lab.root, prereg)?;
     let fixtures = fixtures::all(prereg, recipes)?;
     let mut commits = Vec::new();
     for path in &prereg.commits {

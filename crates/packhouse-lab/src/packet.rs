@@ -304,6 +304,6 @@ fn ascending<T: Ord + std::fmt::Display>(
     }
 }
 
-const CONTROL: &str = "control";
-const CANDIDATE: &str = "candidate";
+pub(crate) const CONTROL: &str = "control";
+pub(crate) const CANDIDATE: &str = "candidate";
 const NULL: &str = "null";

@@ -2,17 +2,20 @@
 //!
 //! Specified in `docs/format/lab.md`, section 6.
 
+use crate::campaign::REHEARSALS;
 use crate::freeze::{self, FreezeError};
 use crate::marker::{Found, MarkerError, Markers};
 use crate::recipes::Recipes;
 use crate::rehearsal::{Now, Stale, fresh};
 use crate::world::{HostError, Lab};
+use packhouse_bag::seal::{ANALYSIS_FILE, analysis_dir};
+use packhouse_bag::{BAG_DIR, Contents, check};
 use packhouse_base::Blame;
 use packhouse_base::digest::Digest;
-use packhouse_ledger::act::{Armed, Reviewed};
+use packhouse_ledger::act::{Armed, REVIEWER, Reviewed, is_reviewer};
 use packhouse_ledger::state::{PacketState, Standing};
 use packhouse_ledger::{Ledger, Review};
-use std::collections::BTreeMap;
+use packhouse_sys::fs::FsErrorKind;
 use std::path::PathBuf;
 
 /// Why a review is not entered.
@@ -30,13 +33,11 @@ pub enum ReviewError {
         /// Where it stands.
         standing: Standing,
     },
-    /// The same reviewer in another spelling, who would count twice.
-    #[error("reviewer {given:?} has reviewed this packet as {known:?}")]
-    Spelling {
+    /// A reviewer who could be read as another one, or counted twice.
+    #[error("{given:?} is not {REVIEWER}")]
+    Reviewer {
         /// As given.
         given: String,
-        /// As in the ledger.
-        known: String,
     },
 }
 
@@ -58,6 +59,14 @@ pub enum ArmError {
     /// The rehearsal does not count.
     #[error(transparent)]
     Stale(#[from] Stale),
+    /// What is kept of the rehearsal is not what the reviewers could see.
+    #[error("{path}: {why}")]
+    Rehearsal {
+        /// Its path below the lab's folder.
+        path: String,
+        /// What is not as it was.
+        why: String,
+    },
     /// A reviewer's latest word is a rejection.
     #[error("{reviewer} rejected it (entry {entry}): {note}")]
     Rejected {
@@ -99,7 +108,7 @@ impl ReviewError {
     /// Says whose side the failure is on.
     pub fn blame(&self) -> Blame {
         match self {
-            Self::Empty { .. } | Self::Standing { .. } | Self::Spelling { .. } => Blame::Caller,
+            Self::Empty { .. } | Self::Standing { .. } | Self::Reviewer { .. } => Blame::Caller,
         }
     }
 }
@@ -114,6 +123,7 @@ impl ArmError {
             | Self::Reviewers { .. }
             | Self::Consumed { .. } => Blame::Caller,
             Self::Stale(stale) => stale.blame(),
+            Self::Rehearsal { .. } => Blame::Store,
             Self::Freeze(error) => error.blame(),
             Self::Marker(error) => error.blame(),
             Self::Host(error) => error.blame(),
@@ -124,8 +134,8 @@ impl ArmError {
 /// What a reviewer's word becomes in the ledger.
 ///
 /// # Errors
-/// When reviewer or note say nothing, the packet's newest rehearsal is not green or it has gone
-/// further, or the same reviewer is in the ledger in another spelling.
+/// When reviewer or note say nothing, the reviewer is not of the one form that there is for them,
+/// or the packet's newest rehearsal is not green or it has gone further.
 pub fn word(
     packet: Digest,
     state: &PacketState,
@@ -139,25 +149,21 @@ pub fn word(
             return Err(ReviewError::Empty { field });
         }
     }
+    if !is_reviewer(reviewer) {
+        let given = reviewer.to_owned();
+        return Err(ReviewError::Reviewer { given });
+    }
     let rehearsal = match (state.standing, &state.green) {
         (Standing::Rehearsed | Standing::Reviewed | Standing::Armed, Some((entry, _))) => *entry,
         (standing, _) => return Err(ReviewError::Standing { standing }),
     };
-    let mut known = state.words.keys();
-    let known = known.find(|known| folded(known) == folded(reviewer));
-    match known {
-        Some(known) if known != reviewer => Err(ReviewError::Spelling {
-            given: reviewer.to_owned(),
-            known: known.clone(),
-        }),
-        Some(_) | None => Ok(Reviewed {
-            packet,
-            reviewer: reviewer.to_owned(),
-            verdict,
-            note: note.trim().to_owned(),
-            rehearsal,
-        }),
-    }
+    Ok(Reviewed {
+        packet,
+        reviewer: reviewer.to_owned(),
+        verdict,
+        note: note.trim().to_owned(),
+        rehearsal,
+    })
 }
 
 /// Judges whether a packet may be armed now, and what is entered then; writes nothing.
@@ -189,12 +195,57 @@ pub fn arm(
     let documents = freeze::unchanged(lab, &frozen, recipes)?;
     let max_age_s = documents.prereg.rehearsal_max_age_s;
     let rehearsal = fresh(ledger, packet, &Now::of(lab)?, max_age_s)?;
+    is_kept(lab, ledger, packet)?;
     let reviews = approvals(state, documents.prereg.reviewers)?;
     Ok(Armed {
         packet,
         rehearsal,
         reviews,
     })
+}
+
+/// Whether the packet's newest green rehearsal is still kept here; it need not be.
+///
+/// # Errors
+/// When what is kept has another bag or analysis than the ledger says.
+pub fn is_kept(lab: &Lab<'_>, ledger: &Ledger, packet: Digest) -> Result<bool, ArmError> {
+    let path = format!("{REHEARSALS}/{packet}");
+    let changed = |why: String| ArmError::Rehearsal {
+        path: path.clone(),
+        why,
+    };
+    let state = ledger.state().packets().get(&packet);
+    let Some((_, green)) = state.and_then(|state| state.green.as_ref()) else {
+        return Ok(false);
+    };
+    let home = lab.root.open_dir(REHEARSALS);
+    let home = match home.and_then(|all| all.open_dir(packet.to_string())) {
+        Err(error) if error.kind == FsErrorKind::NotFound => return Ok(false),
+        home => home.map_err(|error| changed(error.to_string()))?,
+    };
+    let bag = home
+        .open_dir(BAG_DIR)
+        .map_err(|error| changed(error.to_string()))?;
+    let bag = Contents::read(&bag).map_err(|error| changed(error.to_string()))?;
+    if let Err(faults) = check(&bag) {
+        return Err(changed(
+            faults.first().map_or_else(String::new, ToString::to_string),
+        ));
+    }
+    let analysis = home.open_dir(analysis_dir(1));
+    let analysis = analysis.and_then(|dir| dir.read_small(ANALYSIS_FILE, ANALYSIS_BYTES_MAX));
+    let analysis = analysis.map_err(|error| changed(error.to_string()))?;
+    let analysis = Some(Digest::of(&analysis));
+    for (what, now, entered) in [
+        ("bag", bag.digest(), green.bag),
+        ("analysis", analysis, green.analysis),
+    ] {
+        if now != entered {
+            let why = format!("its {what} is another one than was entered: rehearse again");
+            return Err(changed(why));
+        }
+    }
+    Ok(true)
 }
 
 /// Refuses a packet that has a marker, or whose marker could not be relied on.
@@ -220,21 +271,14 @@ fn approvals(state: &PacketState, needed: u64) -> Result<Vec<u64>, ArmError> {
             note: word.note.clone(),
         });
     }
-    let mut reviewers: BTreeMap<String, u64> = BTreeMap::new();
-    for (reviewer, word) in &state.words {
-        reviewers.insert(folded(reviewer), word.entry);
-    }
-    let have = reviewers.len() as u64;
+    let have = state.words.len() as u64;
     if have < needed {
         return Err(ArmError::Reviewers { needed, have });
     }
-    let mut entries: Vec<u64> = reviewers.into_values().collect();
+    let mut entries: Vec<u64> = state.words.values().map(|word| word.entry).collect();
     entries.sort_unstable();
     Ok(entries)
 }
 
-/// A reviewer's name as it is compared: without case and blanks around its words.
-fn folded(reviewer: &str) -> String {
-    let words: Vec<&str> = reviewer.split_whitespace().collect();
-    words.join(" ").to_lowercase()
-}
+/// More than an analysis of all that a packet may ask has.
+const ANALYSIS_BYTES_MAX: u64 = 1 << 28;

@@ -8,9 +8,11 @@
 mod fields;
 mod forms;
 
-pub use fields::FieldFault;
+pub use fields::{FieldFault, REVIEWER};
 pub(crate) use fields::{FieldValue, Fields, Written};
-pub use forms::{Date, DateError, LaneAction, Name, NameError, Review, Stage, Verdict};
+pub use forms::{
+    Date, DateError, LaneAction, Name, NameError, Review, Stage, Verdict, is_reviewer,
+};
 
 use packhouse_base::digest::Digest;
 use serde_json::{Map, Value};
@@ -148,7 +150,7 @@ acts! {
         /// The packet.
         packet: Digest as required,
         /// Who.
-        reviewer: String as words,
+        reviewer: String as reviewer,
         /// Their word.
         verdict: Review as required,
         /// What else they say.
@@ -345,6 +347,7 @@ impl Rehearsed {
         }
         rule(self.bag.is_some(), "bag", "given when green")?;
         rule(self.analysis.is_some(), "analysis", "given when green")?;
+        rule(self.tampers > 0, "tampers", "one at least when green")?;
         let all = self.rejected == self.tampers;
         rule(all, "rejected", "a green rehearsal rejected every tamper")
     }

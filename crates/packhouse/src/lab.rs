@@ -26,7 +26,7 @@ pub(crate) fn execute(args: LabArgs, lookup: Lookup<'_>) -> Result<Answer, Failu
         LabCommand::Verify(args) => lab_verify::execute(&args, given),
         LabCommand::Analyse(args) => lab_analyse::execute(&args, &place()?),
         LabCommand::Record(args) => lab_record::execute(&args, &place()?),
-        LabCommand::Ledger(command) => lab_ledger::execute(&command, &place()?),
+        LabCommand::Ledger(args) => lab_ledger::execute(&args, &place()?),
         LabCommand::State(args) => lab_state::execute(&args, &place()?, lookup),
         LabCommand::Report(args) => lab_report::execute(&args, &place()?),
     }
@@ -87,7 +87,7 @@ fn nearest(here: &Path) -> Result<PathBuf, Failure> {
     found.map(Path::to_path_buf).ok_or_else(|| {
         Failure::new("no lab here or above", here.display())
             .cause(format!("no folder upwards has {LEDGER}"))
-            .hint("packhouse lab init --execute")
+            .hint("packhouse lab state --lab DIR")
     })
 }
 

@@ -6,7 +6,7 @@ use crate::lab::Place;
 use crate::lab_enter::{Entering, enter, name, torn, words};
 use crate::lab_ledger_verify;
 use crate::lab_open::Opened;
-use crate::lab_words::{LabLedgerCommand, LabLedgerCorrectArgs, LabLedgerNoteArgs};
+use crate::lab_words::{LabLedgerArgs, LabLedgerCommand, LabLedgerCorrectArgs, LabLedgerNoteArgs};
 use packhouse_base::digest::Digest;
 use packhouse_ledger::act::{Act, Corrected, Note};
 use packhouse_ledger::{Entry, Ledger};
@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 use std::fmt::Write as _;
 
 /// Executes one command on the ledger.
-pub(crate) fn execute(command: &LabLedgerCommand, place: &Place) -> Result<Answer, Failure> {
-    match command {
+pub(crate) fn execute(args: &LabLedgerArgs, place: &Place) -> Result<Answer, Failure> {
+    match args.command.as_ref().unwrap_or(&LabLedgerCommand::Ls) {
         LabLedgerCommand::Ls => Ok(list(&Opened::of(place)?.ledger()?)),
         LabLedgerCommand::Verify(args) => lab_ledger_verify::execute(args, place),
         LabLedgerCommand::Note(args) => note(args, place),

@@ -5,19 +5,20 @@
 
 use crate::answer::{Answer, Column, table};
 use crate::failure::{Exit, Failure};
-use crate::files::{open_regular, read_at_most};
+use crate::files::read_at_most;
 use crate::hints;
 use crate::lab::{LEDGER, Place};
 use crate::lab_enter::torn;
 use crate::lab_open::Opened;
+use crate::lab_record::{document, gated_widths, listed};
 use crate::lab_words::LabLedgerVerifyArgs;
 use packhouse_bagcheck::Tree;
 use packhouse_base::digest::Digest;
 use packhouse_base::shown::Shown;
-use packhouse_lab::DOCUMENT_BYTES_MAX;
 use packhouse_lab::freeze::{lane_path, packet_path, prereg_path};
+use packhouse_lab::{DOCUMENT_BYTES_MAX, Lane};
 use packhouse_ledger::state::{PacketState, Standing};
-use packhouse_ledger::{LEDGER_BYTES_MAX, LEDGER_FILE, Ledger, LedgerError};
+use packhouse_ledger::{Act, LEDGER_BYTES_MAX, LEDGER_FILE, Ledger, LedgerError};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -192,9 +193,47 @@ impl Report {
             return Ok(());
         }
         let found = packhouse_bagcheck::check(&tree, Some(ledger.bytes()), None);
+        let is_sound = found.is_valid();
         for finding in found.findings {
             let path = format!("{folder}/{}", finding.path);
             self.find(finding.code, &path, finding.words);
+        }
+        if is_sound {
+            self.records(ledger, packet, state, &tree)?;
+        }
+        Ok(())
+    }
+
+    /// Each record of a packet claims widths that were gated, under the key of its lane. Evidence
+    /// that does not hold can't say so.
+    fn records(
+        &mut self,
+        ledger: &Ledger,
+        packet: Digest,
+        state: &PacketState,
+        tree: &Tree,
+    ) -> Result<(), Failure> {
+        for (at, entry) in ledger.entries().iter().enumerate() {
+            let Act::Record(record) = &entry.act else {
+                continue;
+            };
+            let cited = state.analyses.iter().find(|one| one.seal == record.seal);
+            let Some(cited) = cited.filter(|_| record.packet == packet) else {
+                continue;
+            };
+            self.count("records", 1);
+            let path = format!("{LEDGER}:{}", at + 1);
+            let gated = gated_widths(tree, cited.number)?;
+            if let Some(width) = record.widths.iter().find(|width| !gated.contains(width)) {
+                let words = format!("width {width} was not gated; {} were", listed(&gated));
+                self.find("ledger.record-width", &path, words);
+            }
+            let lane = &ledger.state().lanes()[&state.lane];
+            let lane = document(tree, "bag/data/lane.toml", lane.document, Lane::parse)?;
+            if lane.record_key != record.key {
+                let words = format!("the key of lane {} is {}", lane.id, lane.record_key);
+                self.find("ledger.record-key", &path, words);
+            }
         }
         Ok(())
     }

@@ -1,8 +1,8 @@
 //! `lab record`: a sealed pass becomes the record of its lane's key.
 //!
 //! Invariants: the evidence is verified again before it is cited, by the second implementation; the
-//! widths that a record claims were gated by the packet that it cites, as the preregistration in
-//! the bag has them; the key is the lane's.
+//! widths that a record claims have rows of the candidate in the sealed analysis that it cites,
+//! all of them equal; the key is the lane's.
 
 use crate::answer::Answer;
 use crate::failure::{Failure, quoted};
@@ -12,10 +12,13 @@ use crate::lab_open::Opened;
 use crate::lab_words::LabRecordArgs;
 use packhouse_bagcheck::{Entry, Tree};
 use packhouse_base::digest::Digest;
-use packhouse_lab::{Lane, Prereg};
+use packhouse_lab::Lane;
+use packhouse_lab::analysis::Analysis;
+use packhouse_lab::prereg::Treatment;
 use packhouse_ledger::Ledger;
 use packhouse_ledger::act::{Record, Verdict};
 use packhouse_ledger::state::{PacketState, Standing};
+use std::collections::BTreeSet;
 
 /// Names a record.
 pub(crate) fn execute(args: &LabRecordArgs, place: &Place) -> Result<Answer, Failure> {
@@ -27,11 +30,10 @@ pub(crate) fn execute(args: &LabRecordArgs, place: &Place) -> Result<Answer, Fai
     let state = opened.standing(&ledger, packet)?;
     let seal = passed(place, state, &args.packet)?;
     let tree = verified(place, &ledger, packet)?;
-    let prereg = document(&tree, "bag/data/prereg.toml", state.prereg, Prereg::parse)?;
     let mut widths = args.width.clone();
     widths.sort_unstable();
     widths.dedup();
-    gated(&widths, &prereg, &args.packet)?;
+    gated(&widths, &tree, state, &args.packet)?;
     of_lane(&tree, &ledger, state, &key)?;
     let option: String = widths
         .iter()
@@ -54,7 +56,10 @@ pub(crate) fn execute(args: &LabRecordArgs, place: &Place) -> Result<Answer, Fai
             .hint(place.hint(&format!("{command} --supersedes {entry}"))));
     }
     let entering = Entering {
-        line: format!("record {key}: {claim}, by packet {packet} and seal {seal}"),
+        line: format!(
+            "record {key} at widths {}: {claim}, by packet {packet} and seal {seal}",
+            listed(&widths)
+        ),
         irreversible: "the entry stays; another record can take its place, and says so",
         command,
         act: Record {
@@ -108,17 +113,40 @@ fn verified(place: &Place, ledger: &Ledger, packet: Digest) -> Result<Tree, Fail
 
 const FINDINGS_SHOWN: usize = 3;
 
-/// Every width was asked of the candidate.
-fn gated(widths: &[u64], prereg: &Prereg, text: &str) -> Result<(), Failure> {
-    let asked = &prereg.matrix.widths;
+/// Every width was asked of the candidate, and answered as it must be.
+fn gated(widths: &[u64], tree: &Tree, state: &PacketState, text: &str) -> Result<(), Failure> {
+    let number = state.analyses.last().map_or(1, |newest| newest.number);
+    let asked = gated_widths(tree, number)?;
     match widths.iter().find(|width| !asked.contains(width)) {
         None => Ok(()),
         Some(width) => {
-            let asked: Vec<_> = asked.iter().map(u64::to_string).collect();
-            let words = format!("packet {text} gated widths {}", asked.join(", "));
+            let words = format!("packet {text} gated widths {}", listed(&asked));
             Err(Failure::new("a width that was not gated", width).cause(words))
         }
     }
+}
+
+/// The widths that an analysis has rows of the candidate for, all of them equal.
+pub(crate) fn gated_widths(tree: &Tree, number: u64) -> Result<BTreeSet<u64>, Failure> {
+    let path = format!("analysis-{number}/analysis.json");
+    let Some(Entry::File(bytes)) = tree.get(&path) else {
+        return Err(Failure::new("not in the evidence", path));
+    };
+    let analysis = Analysis::parse(bytes);
+    let analysis =
+        analysis.map_err(|error| Failure::new("cannot be read", path).because(&error))?;
+    let rows = analysis.rows.iter();
+    let rows = rows.filter(|row| row.treatment == Treatment::Candidate.word());
+    let (equal, others): (Vec<_>, Vec<_>) = rows.partition(|row| row.equal);
+    let others: BTreeSet<u64> = others.iter().map(|row| row.width).collect();
+    let widths = equal.iter().map(|row| row.width);
+    Ok(widths.filter(|width| !others.contains(width)).collect())
+}
+
+/// Widths as they are told.
+pub(crate) fn listed<'w>(widths: impl IntoIterator<Item = &'w u64>) -> String {
+    let widths: Vec<String> = widths.into_iter().map(u64::to_string).collect();
+    widths.join(", ")
 }
 
 /// The key is that of the packet's lane.
@@ -133,7 +161,7 @@ fn of_lane(tree: &Tree, ledger: &Ledger, state: &PacketState, key: &str) -> Resu
 }
 
 /// A document in the bag, which must be the one that the ledger knows by digest.
-fn document<T, E: std::error::Error + 'static>(
+pub(crate) fn document<T, E: std::error::Error + 'static>(
     tree: &Tree,
     path: &str,
     expected: Digest,

@@ -2,8 +2,9 @@
 
 use crate::failure::{Failure, quoted};
 use crate::lab::Place;
-use packhouse_lab::freeze::FreezeError;
+use packhouse_lab::freeze::{FreezeError, NotFrozen, Unfrozen};
 use packhouse_lab::world::HostError;
+use std::collections::BTreeSet;
 
 /// Why an experiment can't be frozen, or is not what was frozen.
 pub(crate) fn of_freeze(failure: Failure, place: &Place, error: &FreezeError) -> Failure {
@@ -24,6 +25,14 @@ pub(crate) fn of_freeze(failure: Failure, place: &Place, error: &FreezeError) ->
             failure
                 .because(error)
                 .hint(format!("git -C {} status", quoted(path)))
+        }
+        FreezeError::Unfrozen { path, unfrozen } => {
+            let all = unfrozen.iter();
+            let mut failure = all.fold(failure, |failure, one| failure.cause(one.to_string()));
+            for line in paste(unfrozen) {
+                failure = failure.cause(line);
+            }
+            failure.hint(format!("$EDITOR {}", quoted(place.root.join(path))))
         }
         FreezeError::Fixture { .. } => failure.because(error).hint("packhouse fixture ls"),
         FreezeError::Changed { differences } => {
@@ -50,6 +59,20 @@ pub(crate) fn of_freeze(failure: Failure, place: &Place, error: &FreezeError) ->
             failure.because(error).hint(format!("ls -ld {path}"))
         }
     }
+}
+
+/// The lines of a preregistration that freeze what is there and not frozen.
+fn paste(unfrozen: &[Unfrozen]) -> Vec<String> {
+    let listed = unfrozen.iter().filter(|one| one.why == NotFrozen::Listed);
+    let paths: BTreeSet<&str> = listed.map(|one| one.path.as_str()).collect();
+    let mut lines: Vec<String> = paths
+        .iter()
+        .flat_map(|path| ["[[frozen]]".to_owned(), format!("path = {path:?}")])
+        .collect();
+    if !lines.is_empty() {
+        lines.insert(0, "these lines freeze it:".to_owned());
+    }
+    lines
 }
 
 /// The command where the host is in the way.

@@ -46,6 +46,7 @@ fn word(opened: &Opened<'_>, ledger: &Ledger, args: &LabReviewArgs) -> Result<Re
         LabReviewVerdict::Reject => Review::Reject,
     };
     let word = review::word(packet, state, &args.reviewer, verdict, &args.note);
+    let verdict = verdict.as_str();
     let word = word.map_err(|error| {
         let place = opened.place;
         let (failure, hint) = match &error {
@@ -56,12 +57,11 @@ fn word(opened: &Opened<'_>, ledger: &Ledger, args: &LabReviewArgs) -> Result<Re
                     place.hint("review PACKET --reviewer NAME --verdict approve --note TEXT"),
                 )
             }
-            ReviewError::Spelling { known, .. } => {
+            ReviewError::Reviewer { .. } => {
                 let failure = Failure::usage("not reviewed", &args.packet);
-                let (packet, known) = (&args.packet, quoted(known));
-                let words =
-                    format!("review {packet} --reviewer {known} --verdict approve --note TEXT");
-                (failure, place.hint(&words))
+                let packet = &args.packet;
+                let words = format!("review {packet} --reviewer name@host --verdict {verdict} ");
+                (failure, place.hint(&(words + "--note TEXT")))
             }
             ReviewError::Standing { .. } => {
                 let failure = Failure::new("not reviewed", &args.packet);

@@ -1,4 +1,4 @@
-//! `lab verify`: evidence, judged by the second implementation alone.
+//! `lab verify`: evidence, judged by the second implementation and by our own analyzer.
 //!
 //! Invariants: the answer is no as soon as one thing does not hold, and all of them are listed;
 //! what can't be read is no answer; nothing is written. A candidate that failed is no reason
@@ -8,36 +8,107 @@ use crate::answer::{Answer, Column, table};
 use crate::failure::{Exit, Failure};
 use crate::files::read_at_most;
 use crate::hints;
+use crate::lab::LEDGER;
 use crate::lab_words::LabVerifyArgs;
 use packhouse_bagcheck::{Finding, PublicKey, ReadError, Report, Tree};
 use packhouse_base::shown::Shown;
-use packhouse_ledger::LEDGER_BYTES_MAX;
+use packhouse_lab::recipes::Recipes;
+use packhouse_ledger::{LEDGER_BYTES_MAX, Ledger};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-/// Verifies evidence offline. A relative path is also looked for below the lab that was given.
+/// Verifies evidence offline.
 pub(crate) fn execute(args: &LabVerifyArgs, lab: Option<&Path>) -> Result<Answer, Failure> {
-    let path = place(&args.path, lab);
-    let ledger = match &args.ledger {
-        Some(ledger) => Some(bytes(ledger, LEDGER_BYTES_MAX)?),
-        None => None,
+    let path = place(&args.path, lab)?;
+    let root = lab_of(&path, lab);
+    let (ledger, about) = match (&args.ledger, root) {
+        (Some(ledger), _) => (Some(ledger.clone()), None),
+        (None, Some(root)) if !args.no_ledger => (Some(root.join(LEDGER)), None),
+        (None, _) => (
+            None,
+            Some("no ledger: what only it could tell was left out"),
+        ),
     };
+    let ledger = ledger.map(|ledger| bytes(&ledger, LEDGER_BYTES_MAX));
+    let ledger = ledger.transpose()?;
     let key = args.public_key.as_deref().map(public_key).transpose()?;
     let tree = tree(&path)?;
     if args.tampers {
-        return crate::lab_tampers::verify(&path, &tree, ledger.as_deref());
+        let mut answer = crate::lab_tampers::verify(&path, &tree, ledger.as_deref())?;
+        answer.text += &about.map_or_else(String::new, |about| format!("note: {about}\n"));
+        return Ok(answer);
     }
-    let report = packhouse_bagcheck::check(&tree, ledger.as_deref(), key.as_ref());
+    let mut report = packhouse_bagcheck::check(&tree, ledger.as_deref(), key.as_ref());
+    crate::lab_judges::join(&mut report, &tree, ledger.as_deref(), &Recipes::default());
+    report.notes.extend(about.map(str::to_owned));
     Ok(answer(&report, &path))
 }
 
-/// The folder that a path names: as it is, else below the lab.
-fn place(path: &Path, lab: Option<&Path>) -> PathBuf {
-    match lab.map(|lab| lab.join(path)) {
-        Some(below) if !is_folder(path) && is_folder(&below) => below,
-        Some(_) | None => path.to_owned(),
+/// The folder that a text names: as it is, else below the lab, else the evidence of a packet.
+fn place(path: &Path, lab: Option<&Path>) -> Result<PathBuf, Failure> {
+    if is_folder(path) {
+        return Ok(path.to_owned());
     }
+    let here = std::path::absolute(".").unwrap_or_default();
+    let Some(root) = lab.map(Path::to_owned).or_else(|| above(&here)) else {
+        return Ok(path.to_owned());
+    };
+    let below = root.join(path);
+    if is_folder(&below) {
+        return Ok(below);
+    }
+    match path.to_str().filter(|text| !text.contains('/')) {
+        Some(text) => evidence(&root, text),
+        None => Ok(path.to_owned()),
+    }
+}
+
+/// The folder of a packet's evidence.
+fn evidence(root: &Path, text: &str) -> Result<PathBuf, Failure> {
+    let ledger = Ledger::parse(&bytes(&root.join(LEDGER), LEDGER_BYTES_MAX)?);
+    let ledger = ledger.map_err(|error| {
+        Failure::new("the ledger is refused", root.join(LEDGER).display())
+            .because(&error)
+            .hint("packhouse lab ledger verify")
+    })?;
+    match ledger.state().packets_named(text)[..] {
+        [packet] => {
+            let folder = root.join(format!("evidence/{packet}"));
+            if is_folder(&folder) {
+                return Ok(folder);
+            }
+            let standing = ledger.state().packets()[&packet].standing;
+            Err(Failure::new("no evidence of this packet", text)
+                .cause(format!("packet {packet} is {standing}"))
+                .hint("packhouse lab state"))
+        }
+        [] => Err(Failure::usage("no evidence and no packet", text)
+            .cause(format!(
+                "neither a folder nor in {}",
+                root.join(LEDGER).display()
+            ))
+            .hint("packhouse lab state")),
+        ref several => {
+            let several: Vec<String> = several.iter().map(ToString::to_string).collect();
+            Err(Failure::usage("more than one packet", text)
+                .cause(several.join(", "))
+                .hint("packhouse lab state"))
+        }
+    }
+}
+
+/// The lab that a folder of evidence is in, else the one that was given.
+fn lab_of(path: &Path, lab: Option<&Path>) -> Option<PathBuf> {
+    let path = std::path::absolute(path).unwrap_or_default();
+    above(&path).or_else(|| lab.map(Path::to_owned))
+}
+
+/// The nearest folder upwards that is a lab.
+fn above(path: &Path) -> Option<PathBuf> {
+    let mut folders = path.ancestors();
+    let found = folders.find(|folder| folder.join(LEDGER).symlink_metadata().is_ok());
+    found.map(Path::to_path_buf)
 }
 
 fn is_folder(path: &Path) -> bool {
@@ -50,13 +121,12 @@ fn tree(path: &Path) -> Result<Tree, Failure> {
             .because(&error.cause)
             .hint(hints::of(&error.cause, &error.path))
     };
-    let tree = packhouse_bagcheck::read(path).map_err(|error| refused(&error))?;
-    if tree.is_empty() {
-        return Err(Failure::new(
-            "no evidence in an empty folder",
-            path.display(),
-        ));
+    let has_any = packhouse_bagcheck::has_evidence(path).map_err(|error| refused(&error))?;
+    if !has_any {
+        let what = "neither a bag nor a packet's evidence";
+        return Err(Failure::new(what, path.display()).hint(hints::listed(path)));
     }
+    let tree = packhouse_bagcheck::read(path).map_err(|error| refused(&error))?;
     Ok(tree)
 }
 
@@ -102,6 +172,7 @@ fn answer(report: &Report, path: &Path) -> Answer {
         .collect();
     let _ = writeln!(text, "checked: {}", counts.join(", "));
     let _ = match report.findings.len() {
+        0 if report.is_rehearsal => writeln!(text, "valid rehearsal; verdict {verdict}"),
         0 => writeln!(text, "valid; verdict {verdict}"),
         count => writeln!(
             text,

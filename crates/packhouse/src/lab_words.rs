@@ -47,8 +47,7 @@ pub(crate) enum LabCommand {
     /// Name a sealed pass as the record of a key
     Record(LabRecordArgs),
     /// List the ledger, verify it, or add a note or a correction
-    #[command(subcommand, disable_help_subcommand = true)]
-    Ledger(LabLedgerCommand),
+    Ledger(LabLedgerArgs),
     /// Show the state of the lab, or write or compare its page
     State(LabStateArgs),
     /// Show one packet
@@ -190,11 +189,16 @@ pub(crate) struct LabRunArgs {
 /// What `lab verify` takes.
 #[derive(Debug, Args)]
 pub(crate) struct LabVerifyArgs {
-    /// A bag's folder, or the folder of a packet below evidence/
+    /// A bag's folder or the folder of a packet; in a lab also an experiment's id, or 8 or more
+    /// hex digits of a packet
+    #[arg(value_name = "EVIDENCE")]
     pub(crate) path: PathBuf,
-    /// The ledger that the evidence must agree with
+    /// The ledger that the evidence must agree with [default: that of the lab that it is in]
     #[arg(long, value_name = "FILE")]
     pub(crate) ledger: Option<PathBuf>,
+    /// Leave the ledger out
+    #[arg(long, conflicts_with = "ledger")]
+    pub(crate) no_ledger: bool,
     /// The public key of the seals' signatures (SPKI, PEM)
     #[arg(long, value_name = "PEM")]
     pub(crate) public_key: Option<PathBuf>,
@@ -240,10 +244,18 @@ pub(crate) struct LabRecordArgs {
     pub(crate) execute: bool,
 }
 
+/// What is done with the ledger; without a word it is listed.
+#[derive(Debug, Args)]
+#[command(disable_help_subcommand = true)]
+pub(crate) struct LabLedgerArgs {
+    #[command(subcommand)]
+    pub(crate) command: Option<LabLedgerCommand>,
+}
+
 /// One command on the ledger.
 #[derive(Debug, Subcommand)]
 pub(crate) enum LabLedgerCommand {
-    /// List the entries
+    /// List the entries [default]
     Ls,
     /// Verify the chain, and that all that it cites is there and holds
     Verify(LabLedgerVerifyArgs),

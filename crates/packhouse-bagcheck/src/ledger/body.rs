@@ -146,7 +146,8 @@ impl Body {
                 if rejected > tampers {
                     return refuse("`rejected` is more than `tampers`");
                 }
-                let is_whole = has("bag") && has("analysis") && rejected == tampers;
+                let is_whole =
+                    has("bag") && has("analysis") && tampers > Some(0) && rejected == tampers;
                 if self.flag("green") && !is_whole {
                     return refuse("a green rehearsal has a bag, an analysis, and all rejected");
                 }
@@ -231,6 +232,16 @@ pub(crate) fn is_name(text: &str) -> bool {
         && text
             .bytes()
             .all(|byte| is_first(byte) || b"._-".contains(&byte))
+}
+
+/// Returns whether a text is a reviewer of `ledger.md`, section 3.
+fn is_reviewer(text: &str) -> bool {
+    let is_first = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    text.len() <= 64
+        && text.bytes().next().is_some_and(is_first)
+        && text
+            .bytes()
+            .all(|byte| is_first(byte) || b"@._+-".contains(&byte))
 }
 
 fn is_words(text: &str) -> bool {
@@ -331,7 +342,7 @@ const KINDS: [(&str, &[(&str, Form)]); 15] = [
         "reviewed",
         &[
             ("packet", DIGEST),
-            ("reviewer", WORDS),
+            ("reviewer", Form::Text(is_reviewer)),
             ("verdict", Form::Word(&["approve", "reject"])),
             ("note", TEXT),
             ("rehearsal", COUNT),
@@ -416,6 +427,18 @@ const KINDS: [(&str, &[(&str, Form)]); 15] = [
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_reviewer_is_plain_and_lower_case() {
+        let longest = "a".repeat(64);
+        for text in ["a", "ann+lab@example.org", "0_.-", &longest] {
+            assert!(is_reviewer(text), "{text}");
+        }
+        let too_long = "a".repeat(65);
+        for text in ["", "Ann", "a nn", "@a", "a\u{200b}", "\u{ff41}", &too_long] {
+            assert!(!is_reviewer(text), "{text:?}");
+        }
+    }
 
     #[test]
     fn a_date_is_a_day_that_there_was() {

@@ -5,7 +5,7 @@ use crate::name::is_relative_path;
 use crate::packet::FrozenFile;
 use packhouse_base::digest::{Digest, Hasher};
 use packhouse_sys::fs::{Dir, File, FsError, FsErrorKind};
-use packhouse_sys::stat::FileKind;
+use packhouse_sys::stat::{FileKind, Stat};
 
 /// Every file of frozen paths, by ascending path.
 pub(super) fn all(root: &Dir, paths: &[String]) -> Result<Vec<FrozenFile>, FreezeError> {
@@ -23,6 +23,16 @@ pub(super) fn all(root: &Dir, paths: &[String]) -> Result<Vec<FrozenFile>, Freez
 pub(super) fn open_file(root: &Dir, path: &str) -> Result<File, FreezeError> {
     let (dir, name) = parent(root, path)?;
     dir.open_file(name).map_err(|error| missing(path, error))
+}
+
+/// Looks at what a path below a folder leads to, over no link.
+pub(super) fn stat(root: &Dir, path: &str) -> Result<Stat, FsError> {
+    let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
+    let mut dir = root.clone();
+    for part in folder.split('/').filter(|part| !part.is_empty()) {
+        dir = dir.open_dir(part)?;
+    }
+    dir.stat_entry(name)
 }
 
 /// Opens a folder by its path below a folder.

@@ -236,7 +236,6 @@ fn packet() -> Form {
             "programs.candidate.environment",
             "programs.control.environment",
             "programs.null.environment",
-            "programs.control",
         ],
         missing: &["record.missing-field"],
         // Whatever is another text of a packet is another packet.

@@ -112,6 +112,100 @@ fn everything_that_changes_is_named_with_what_it_was_and_is() {
     }
 }
 
+/// A kernel was a script that an interpreter was told of: edited after arming, it ran as what had
+/// been frozen.
+#[test]
+fn a_file_of_the_lab_that_a_program_is_told_of_is_frozen_or_refused() {
+    const DATA: &str = "--data=${lab}/models/m.bin";
+    for (word, said) in UNFROZEN {
+        let desk = Desk::new();
+        desk.sim.replace("/home/user/lab/loose.py", b"l", 0o644);
+        desk.sim.symlink("/home/user/lab/link", "models", 1000);
+        desk.edit(DATA, word);
+        let error = frozen(&desk).expect_err("because it is not frozen");
+        let named = "experiments/one/prereg.toml: ";
+        assert_eq!(error, format!("{named}{said}"), "{word}");
+    }
+    for word in [
+        DATA,
+        "modules/deep/b.py",
+        "./modules//a.py",
+        "${lab}/modules/not-there-yet",
+        "${lab}/modules:${lab}/./models/m.bin",
+        "${lab}/source/ignored",
+        "${lab}/bin/candidate",
+        "loose.txt",
+        "1..4",
+    ] {
+        let desk = Desk::new();
+        desk.edit(DATA, word);
+        frozen(&desk).expect(word);
+    }
+    let desk = Desk::new();
+    desk.edit(
+        "MODULES = \"${lab}/modules\"",
+        "MODULES = \"${lab}/models\"",
+    );
+    let error = frozen(&desk).expect_err("because one file of it is frozen");
+    assert!(
+        error.ends_with("models: variable MODULES of the candidate names it, and it is not frozen"),
+        "{error}"
+    );
+    // What comes to be after registration is found when it is measured again.
+    let desk = Desk::new();
+    desk.edit(DATA, "loose.py");
+    let packet = frozen(&desk).expect("because there is no such file");
+    desk.sim.replace("/home/user/lab/loose.py", b"l", 0o644);
+    let said = changed(&desk, &packet);
+    assert!(
+        said[0].contains("loose.py: argument 1 of the candidate"),
+        "{said:?}"
+    );
+}
+
+/// A word, and what is told of it.
+const UNFROZEN: &[(&str, &str)] = &[
+    (
+        "loose.py",
+        "loose.py: argument 1 of the candidate names it, and it is not frozen",
+    ),
+    (
+        "--kernel=./loose.py",
+        "loose.py: argument 1 of the candidate names it, and it is not frozen",
+    ),
+    (
+        "exec(open('loose.py').read())",
+        "loose.py: argument 1 of the candidate names it, and it is not frozen",
+    ),
+    (
+        "${lab}/modules:${lab}/loose.py",
+        "loose.py: argument 1 of the candidate names it, and it is not frozen",
+    ),
+    (
+        "${lab}/modules:loose.py",
+        "loose.py: argument 1 of the candidate names it, and it is not frozen",
+    ),
+    (
+        "link/m.bin",
+        "link/m.bin: argument 1 of the candidate names it, and it is not frozen",
+    ),
+    (
+        "${lab}/absent.py",
+        "absent.py: argument 1 of the candidate names it, and it is neither there nor below a \
+         frozen folder",
+    ),
+    (
+        "${lab}",
+        "${lab}: argument 1 of the candidate names it, and the lab as a whole, and what is around \
+         it, can't be frozen",
+    ),
+    (
+        "modules/../loose.py",
+        "modules/../loose.py: argument 1 of the candidate names it, and the lab as a whole, and \
+         what is around it, can't be frozen",
+    ),
+];
+
 /// What is told, how, and what to do for it.
 const CHANGES: &[(&str, &str, fn(&mut Desk))] = &[
     ("frozen file models/m.bin", "now ", |desk| {
@@ -282,6 +376,10 @@ const REFUSED: &[(&str, fn(&Desk))] = &[
         },
     ),
     (
+        "fixture mrow-identity-v1-v1: width 5, arm plain of the matrix: no such case; it has 1 p",
+        |desk| desk.edit("widths = [4, 1]", "widths = [4, 1, 5]"),
+    ),
+    (
         "fixture mmvq-q4_0-q8_1-v1: has no case of any width and arm of the matrix; it has 1 p",
         |desk| {
             desk.edit("\"mrow-q4_0-joint-n-v1-v1\"", "\"mmvq-q4_0-q8_1-v1\"");
@@ -333,7 +431,7 @@ fn near_is_promised_only_where_there_is_a_bound_for_it() {
     );
     desk.edit(
         "[\"mrow-identity-v1-v1\", \"mrow-q4_0-joint-n-v1-v1\"]",
-        "[\"mrow-identity-v1-v1\", \"contextkv-bf16-v1\"]",
+        "[\"contextkv-bf16-v1\", \"mrow-identity-v1-v1\"]",
     );
     desk.edit(
         "arms = [\"plain\"]",

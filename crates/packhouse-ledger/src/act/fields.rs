@@ -1,5 +1,6 @@
 //! Fields of a JSON object: typed, taken one by one, and none left over.
 
+use super::forms::is_reviewer;
 use packhouse_base::digest::Digest;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -112,6 +113,19 @@ impl Fields {
         Ok(text)
     }
 
+    /// Takes who reviewed. Errors as `required`, and on what could be read as another one's name.
+    pub(crate) fn reviewer(&mut self, field: &'static str) -> Result<String, FieldFault> {
+        let text: String = self.required(field)?;
+        match is_reviewer(&text) {
+            true => Ok(text),
+            false => Err(FieldFault::Type {
+                field,
+                expected: REVIEWER,
+                actual: format!("{text:?}").chars().take(80).collect(),
+            }),
+        }
+    }
+
     /// Ends. Errors with the first field that nobody took.
     pub(crate) fn finish(self) -> Result<(), FieldFault> {
         match self.0.into_iter().next() {
@@ -149,11 +163,19 @@ impl Written {
         self.required(field, value);
     }
 
+    /// Writes who reviewed; whoever reads it back judges that.
+    pub(crate) fn reviewer(&mut self, field: &str, value: &String) {
+        self.required(field, value);
+    }
+
     /// The object.
     pub(crate) fn finish(self) -> Value {
         Value::Object(self.0)
     }
 }
+
+/// What a reviewer is.
+pub const REVIEWER: &str = "a reviewer of up to 64 of a-z 0-9 @ . _ + -, first a letter or digit";
 
 fn read<T: FieldValue>(field: &'static str, value: &Value) -> Result<T, FieldFault> {
     T::read(value).ok_or_else(|| FieldFault::Type {

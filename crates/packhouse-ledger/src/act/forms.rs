@@ -9,6 +9,14 @@ use std::fmt;
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Name(String);
 
+/// Whether a text may be a reviewer's: `[a-z0-9]`, then up to 63 of `[a-z0-9@._+-]`. No two that
+/// differ look alike, and none is another one in another spelling.
+pub fn is_reviewer(text: &str) -> bool {
+    let mut letters = text.bytes();
+    let first = letters.next().is_some_and(is_plain);
+    first && text.len() <= 64 && letters.all(|l| is_plain(l) || b"@._+-".contains(&l))
+}
+
 /// Why a text is no name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a name of up to 64 characters of a-z 0-9 . _ -, first a letter or digit: {text:?}")]

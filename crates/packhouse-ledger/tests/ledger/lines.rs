@@ -218,6 +218,21 @@ fn forms_have_one_spelling() {
         said(review.clone().into(), "reviewer", json!("")),
         Some("ledger.type")
     );
+    // Whoever looks like another reviewer would be counted beside them.
+    for reviewer in [
+        "Ada",
+        "a da",
+        "ada ",
+        "ad\u{200b}a",
+        "\u{ff41}da",
+        "ad\u{e4}",
+        "a\u{308}da",
+    ] {
+        let code = said(review.clone().into(), "reviewer", json!(reviewer));
+        assert_eq!(code, Some("ledger.type"), "{reviewer:?}");
+    }
+    let plain = json!("ada+lab@example.org");
+    assert_eq!(said(review.clone().into(), "reviewer", plain), None);
     assert_eq!(said(review.into(), "note", json!("")), None);
 }
 

@@ -253,7 +253,7 @@ fn an_experiment_is_registered_once_and_found_by_its_id_and_by_digits() {
             "review",
             name,
             "--reviewer",
-            "Ann",
+            "ann",
             "--verdict",
             "approve",
             "--note",

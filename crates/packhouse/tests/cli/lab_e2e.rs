@@ -2,8 +2,9 @@
 //! judges accept, tampered copies that both reject, and no second run, from a copy neither.
 
 use crate::sandbox::Sandbox;
+use packhouse_base::digest::Digest;
 use serde_json::Value;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -135,6 +136,7 @@ fn the_component_lane_from_an_empty_folder_to_a_sealed_pass_and_no_second_run() 
     assert_eq!(same["made_before"], 1, "{same}");
     assert!(!evidence.join("analysis-2").exists());
 
+    forged(&lab, &evidence);
     let tampers = lab.json(&["verify", path, "--ledger", ledger, "--tampers"], 0);
     let codes: BTreeSet<&str> = tampers["codes"]
         .as_array()
@@ -145,8 +147,33 @@ fn the_component_lane_from_an_empty_folder_to_a_sealed_pass_and_no_second_run() 
     assert!(codes.len() >= 30, "{codes:?}");
     assert_eq!(tampers["tampers"], tampers["rejected"]);
 
+    // Without the ledger, what only it can tell is not tried.
+    let words = ["verify", "example", "--no-ledger", "--tampers"];
+    let fewer = lab.json(&words, 0);
+    assert!(fewer["tampers"].as_u64() < tampers["tampers"].as_u64());
+
     another_analyzer(&lab, path, ledger);
     damaged(&lab, &evidence);
+}
+
+/// The default of a preregistration: no control, and our own kernels are rehearsed.
+#[test]
+fn an_experiment_without_a_control_goes_the_whole_way() {
+    let lab = Lab::new();
+    let path = lab.root().join("experiments/example/prereg.toml");
+    let text = std::fs::read_to_string(&path).expect("because init wrote it");
+    let table = "program = \"packhouse\"\narguments = [\"fixture\", \"serve\"]\nenvironment = {}\n";
+    let text = text.replacen(&format!("[program.control]\n{table}"), "", 1);
+    let leg = "[[leg]]\nkind = \"exact\"\ntreatment = \"control\"\n";
+    let text = text.replacen(leg, "", 1);
+    let is_left = |line: &str| line == "[program.control]" || line == "treatment = \"control\"";
+    assert!(!text.lines().any(is_left), "{text}");
+    std::fs::write(path, text).expect("because it is ours");
+    lab.armed();
+    lab.ends(&["run", "example", "--execute"], 0);
+    let verified = lab.json(&["verify", "example"], 0);
+    assert_eq!(verified["verdict"], "pass", "{verified}");
+    lab.ends(&["ledger", "verify"], 0);
 }
 
 /// Neither here nor where the folder was copied to, before or after.
@@ -210,6 +237,101 @@ fn another_analyzer(lab: &Lab, path: &str, ledger: &str) {
     let verified = lab.json(&["verify", path, "--ledger", ledger], 0);
     assert_eq!(verified["findings"], serde_json::json!([]));
     lab.ends(&["ledger", "verify"], 0);
+}
+
+/// A wrong candidate is made right: one bit of a tensor that a drawn fixture expects, and of the
+/// output that is as it, with every digest made anew. The second implementation can't draw the
+/// fixture again and says so; our analyzer can, and `verify` asks both.
+fn forged(lab: &Lab, evidence: &Path) {
+    let mut files = BTreeMap::new();
+    read(evidence, evidence, &mut files);
+    let is_expected = |path: &&String| path.contains("/drawn/") && path.contains("/data/expected-");
+    let was_seen = |path: &&String| {
+        files.contains_key(&format!("bag/data/outputs/{}", Digest::of(&files[*path])))
+    };
+    let path = files.keys().filter(is_expected).find(was_seen);
+    let path = path.expect("because repeats are drawn").clone();
+    let old = Digest::of(&files[&path]);
+    let tensor = files.get_mut(&path).expect("because it was found");
+    tensor[0] ^= 1;
+    let new = Digest::of(tensor);
+    let output = files.remove(&format!("bag/data/outputs/{old}"));
+    let mut output = output.expect("because it was seen");
+    output[0] ^= 1;
+    files.insert(format!("bag/data/outputs/{new}"), output);
+    replaced(&mut files, "exchange.jsonl", old, new);
+    let at = path.find("/data/expected-").expect("because it was found");
+    replaced(&mut files, "fixture.json", old, new);
+    listed(&mut files, &path[..at]);
+    let old_bag = Digest::of(&files["bag/tagmanifest-sha256.txt"]);
+    listed(&mut files, "bag");
+    let new_bag = Digest::of(&files["bag/tagmanifest-sha256.txt"]);
+    let old_analysis = Digest::of(&files["analysis-1/analysis.json"]);
+    replaced(&mut files, "analysis.json", old, new);
+    replaced(&mut files, "analysis.json", old_bag, new_bag);
+    replaced(&mut files, "seal-1.json", old_bag, new_bag);
+    let new_analysis = Digest::of(&files["analysis-1/analysis.json"]);
+    replaced(&mut files, "seal-1.json", old_analysis, new_analysis);
+    let folder = lab.path("forged");
+    for (path, bytes) in &files {
+        let path = folder.join(path);
+        let above = path.parent().expect("because it has one");
+        std::fs::create_dir_all(above).expect("because there is room");
+        std::fs::write(path, bytes).expect("because there is room");
+    }
+    let tree = packhouse_bagcheck::read(&folder).expect("because it was written");
+    let report = packhouse_bagcheck::check(&tree, None, None);
+    assert_eq!(report.findings, [], "it can't be told without the recipe");
+    let path = folder.to_str().expect("because it is plain");
+    let verified = lab.json(&["verify", path, "--no-ledger"], 1);
+    let findings = verified["findings"]
+        .as_array()
+        .expect("because it is a list");
+    let drawn = findings
+        .iter()
+        .any(|finding| finding["code"] == "fixture.drawn");
+    assert!(drawn, "{verified}");
+    let notes = verified["notes"].to_string();
+    assert!(!notes.contains("drawn again"), "{notes}");
+}
+
+fn read(root: &Path, folder: &Path, files: &mut BTreeMap<String, Vec<u8>>) {
+    for entry in std::fs::read_dir(folder).expect("because it is a folder") {
+        let path = entry.expect("because it is there").path();
+        if path.is_dir() {
+            read(root, &path, files);
+        } else {
+            let name = path.strip_prefix(root).expect("because it is below");
+            let name = name.to_str().expect("because it is plain").to_owned();
+            files.insert(name, std::fs::read(&path).expect("because it is there"));
+        }
+    }
+}
+
+/// Replaces a digest in every file of that name.
+fn replaced(files: &mut BTreeMap<String, Vec<u8>>, name: &str, old: Digest, new: Digest) {
+    for (path, bytes) in files.iter_mut().filter(|(path, _)| path.ends_with(name)) {
+        let text = std::str::from_utf8(bytes).unwrap_or_else(|_| panic!("{path} is text"));
+        *bytes = text.replace(&old.to_string(), &new.to_string()).into();
+    }
+}
+
+/// Makes both lists of a bag anew, with the same tag files.
+fn listed(files: &mut BTreeMap<String, Vec<u8>>, bag: &str) {
+    let lines = |files: &BTreeMap<String, Vec<u8>>, wanted: &dyn Fn(&str) -> bool| {
+        let own = files
+            .iter()
+            .filter_map(|(path, bytes)| Some((path.strip_prefix(bag)?.strip_prefix('/')?, bytes)));
+        let own = own.filter(|(path, _)| wanted(path));
+        let lines = own.map(|(path, bytes)| format!("{}  {path}\n", Digest::of(bytes)));
+        lines.collect::<String>().into_bytes()
+    };
+    let manifest = lines(files, &|path| path.starts_with("data/"));
+    files.insert(format!("{bag}/manifest-sha256.txt"), manifest);
+    let tags = lines(files, &|path| {
+        !path.contains('/') && path != "tagmanifest-sha256.txt"
+    });
+    files.insert(format!("{bag}/tagmanifest-sha256.txt"), tags);
 }
 
 /// What was kept is changed on the disk, by one bit.

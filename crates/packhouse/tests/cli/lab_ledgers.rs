@@ -4,7 +4,8 @@
 use crate::sandbox::Sandbox;
 use packhouse_base::digest::Digest;
 use packhouse_ledger::act::{
-    Armed, Closed, Consumed, Name, Nonce, Registered, Rehearsed, Review, Reviewed, Sealed, Verdict,
+    Armed, Closed, Consumed, Name, Nonce, Record, Registered, Rehearsed, Review, Reviewed, Sealed,
+    Verdict,
 };
 use packhouse_ledger::{Act, Writer};
 use packhouse_sys::clock::{Clock as _, RealClock};
@@ -146,7 +147,7 @@ fn without_execute_nothing_is_written_and_what_stays_is_named() {
             "--reason",
             "x",
             "--until",
-            "2026-12-24",
+            "2199-12-24",
         ][..],
         &[
             "lane",
@@ -155,7 +156,7 @@ fn without_execute_nothing_is_written_and_what_stays_is_named() {
             "--reason",
             "x",
             "--until",
-            "2026-12-24",
+            "2199-12-24",
         ],
         &["lane", "close", "example", "--reason", "x"],
         &["ledger", "note", "a word", "--lane", "example"],
@@ -188,7 +189,7 @@ fn lanes_wait_go_on_and_end_and_each_refusal_says_why() {
         let words = ["lane", action, lane, "--reason", "it's over", "--execute"];
         [&words, more].concat()
     };
-    let until = ["--until", "2026-12-24"];
+    let until = ["--until", "2199-12-24"];
     refused(
         &act("open", "example", &[]),
         3,
@@ -215,6 +216,14 @@ fn lanes_wait_go_on_and_end_and_each_refusal_says_why() {
         2,
         "not a day as YYYY-MM-DD",
     );
+    // A day that is over is nothing to wait for.
+    let over = act("pause", "example", &["--until", "2020-01-01"]);
+    refused(&over, 2, "a day that is over for --until: 2020-01-01");
+    refused(
+        &over,
+        2,
+        "hint: packhouse lab lane resume example --reason TEXT",
+    );
     refused(&["lane", "pause", "example", "--reason", "x"], 2, "--until");
     refused(
         &["lane", "close", "example", "--reason", " "],
@@ -226,7 +235,7 @@ fn lanes_wait_go_on_and_end_and_each_refusal_says_why() {
     let lane = &list["lanes"][0];
     assert_eq!(
         (&lane["state"], &lane["until"]),
-        (&"paused".into(), &"2026-12-24".into())
+        (&"paused".into(), &"2199-12-24".into())
     );
     assert_eq!(lane["reason"], "it's over");
     world.done(&act("resume", "example", &[]));
@@ -539,8 +548,8 @@ fn green(packet: Digest, analyzer: Digest) -> Rehearsed {
         bag: Some(Digest::from_bytes([3; 32])),
         analysis: Some(Digest::from_bytes([4; 32])),
         analyzer,
-        tampers: 0,
-        rejected: 0,
+        tampers: 1,
+        rejected: 1,
         elapsed_ns: 1,
         detectable_ns: None,
     }
@@ -584,7 +593,7 @@ fn a_sealed_pass_becomes_a_record_of_what_it_gated_and_of_nothing_else() {
     );
     let text = world.done(&record("example", "4", &["--width", "1", "--width", "4"]));
     assert!(
-        text.starts_with("would: record example: all bits, by packet "),
+        text.starts_with("would: record example at widths 1, 4: all bits, by packet "),
         "{text}"
     );
     let done = world.json(&record("example", "4", &["--width", "1", "--execute"]), 0);
@@ -608,6 +617,64 @@ fn a_sealed_pass_becomes_a_record_of_what_it_gated_and_of_nothing_else() {
         "{text}"
     );
     no_record_of_evidence_that_does_not_hold(&world, &entry);
+    evidence_is_named_by_its_packet(&world);
+    a_record_by_hand_is_compared_with_what_was_sealed(&world, &done);
+}
+
+/// What a page says to type works where it is typed, with the ledger and without.
+fn evidence_is_named_by_its_packet(world: &World) {
+    let list = world.json(&["ledger"], 0);
+    let packet = list["entries"][2]["body"]["packet"].as_str();
+    let packet = packet.expect("because it is registered");
+    let folder = format!("evidence/{packet}");
+    for name in ["example", &packet[..12], &folder, packet] {
+        let report = world.json(&["verify", name], 0);
+        assert_eq!(report["verdict"], "pass", "{name}");
+        let notes = report["notes"].to_string();
+        assert!(!notes.contains("no ledger"), "{notes}");
+        let report = world.json(&["verify", name, "--no-ledger"], 0);
+        let notes = report["notes"].to_string();
+        assert!(notes.contains("no ledger: what only it"), "{notes}");
+    }
+    let text = world.ends(&["verify", "another"], 2);
+    assert!(
+        text.starts_with("error: no evidence and no packet: another\n"),
+        "{text}"
+    );
+}
+
+/// An entry that no command makes: more widths than were asked, and another lane's key.
+fn a_record_by_hand_is_compared_with_what_was_sealed(world: &World, done: &Value) {
+    let digest = |field: &str| {
+        let text = done["body"][field].as_str();
+        let text = text.expect("because a record has it");
+        Digest::parse(text).expect("because it is a digest")
+    };
+    for (key, widths, supersedes, code) in [
+        (
+            "example",
+            vec![1, 4, 512],
+            done["entry"].as_u64(),
+            "ledger.record-width",
+        ),
+        ("another", vec![1], None, "ledger.record-key"),
+    ] {
+        let before = world.bytes();
+        world.append(Record {
+            key: key.to_owned(),
+            packet: digest("packet"),
+            seal: digest("seal"),
+            claim: "all bits".to_owned(),
+            widths,
+            supersedes,
+        });
+        let report = world.json(&["ledger", "verify"], 1);
+        let found = report["findings"].as_array().expect("because it is a list");
+        let codes: Vec<&Value> = found.iter().map(|one| &one["code"]).collect();
+        assert_eq!(codes, [code], "{report}");
+        world.put(&before);
+        world.forget();
+    }
 }
 
 fn no_record_of_evidence_that_does_not_hold(world: &World, entry: &str) {

@@ -375,7 +375,14 @@ fn whatever_a_liar_does_both_judges_tell_it_alike() {
         let analysis: Value = serde_json::from_slice(&analysis).expect("because it is JSON");
         let gates = analysis["gates"].as_array().into_iter().flatten();
         let failures = gates.flat_map(|gate| gate["failures"].as_array().into_iter().flatten());
-        let code = |failure: &Value| failure.as_str().unwrap_or_default().split(':').next().map(str::to_owned);
+        let code = |failure: &Value| {
+            failure
+                .as_str()
+                .unwrap_or_default()
+                .split(':')
+                .next()
+                .map(str::to_owned)
+        };
         codes.extend(failures.filter_map(code));
     }
     assert!(codes.len() >= 26, "{codes:?}");
