@@ -23,7 +23,7 @@ const FIELDS: [&str; 11] = [
 ];
 
 /// Texts of section 12: what no bag can prove.
-const SAYS: [&str; 4] = [
+const SAYS: [&str; 5] = [
     "when the preregistration was written: the ledger's chain and its copies elsewhere say \
      that",
     "that no other run was made: the marker and the ledger's nonce say that, on the hosts \
@@ -32,6 +32,8 @@ const SAYS: [&str; 4] = [
      are attested by the program",
     "drawn inputs follow from the nonce by the fixture's recipe, which a reader without the \
      recipes can't repeat",
+    "mapped files are those of a program and of what it had started when it was looked at: a \
+     process that came and went between is not seen",
 ];
 const SAYS_REHEARSAL: &str = "this was a rehearsal: a null program played the candidate";
 const SAYS_ABORTED: &str = "the run did not end by itself: nothing after its end was judged";
@@ -215,9 +217,10 @@ fn code_and_path(failure: &str) -> (&str, &str) {
 fn unsaid(record: &mut Record<'_>, said: &Said, gate: &Gate, content: &Content) {
     let all = said.failures.iter();
     let told: BTreeSet<(&str, &str)> = all.map(|failure| code_and_path(failure)).collect();
+    let own = gate.failures.iter();
+    let own: BTreeSet<(&str, &str)> = own.map(|(code, path)| (*code, &**path)).collect();
     let is_unsaid = |finding: &&Finding| {
-        let mut own = gate.failures.iter();
-        let is_own = own.any(|(code, path)| *code == finding.code && *path == finding.path);
+        let is_own = own.contains(&(finding.code, finding.path.as_str()));
         let is_told = told.contains(&(finding.code, finding.path.as_str()));
         is_own && !is_told && said.count <= 20
     };

@@ -32,7 +32,10 @@ pub(crate) fn judge(report: &mut Report, asked: &Asked<'_>, reply: &Reply) {
             judge.addresses(answer);
         }
     }
-    judge.seen(matches!(reply, Reply::Answer(_)));
+    judge.seen(match reply {
+        Reply::Answer(answer) => Some(answer),
+        Reply::Declined(..) => None,
+    });
 }
 
 struct Judge<'a, 'r> {
@@ -67,15 +70,13 @@ impl Judge<'_, '_> {
                 "a state, though it can't know one",
             );
         }
-        let is_poison = |path: &str| case.poison.is_some() && path == "poison";
-        if !answer.witnesses.iter().any(|(path, _)| !is_poison(path)) {
+        if answer.witnesses.iter().all(|(path, _)| path == "poison") {
             self.find("answer.no-witness", "no path says that it ran");
         }
         if case.poison.is_some() {
-            let of_poison = answer.witnesses.iter().filter(|(path, _)| path == "poison");
-            let filled = of_poison
-                .filter_map(|(_, counters)| counters.get("bytes"))
-                .max();
+            let mut witnesses = answer.witnesses.iter();
+            let of_poison = witnesses.find(|(path, _)| path == "poison");
+            let filled = of_poison.and_then(|(_, counters)| counters.get("bytes"));
             let needed = storage_bytes(&case.boundaries);
             if filled.is_none_or(|filled| *filled < needed) {
                 let words = format!("{filled:?} bytes filled of {needed}");
@@ -87,14 +88,13 @@ impl Judge<'_, '_> {
             (None, Some(_)) => self.find("answer.timed-unasked", "`timed`, not asked for"),
             (Some(_), None) => self.find("answer.not-timed", "no `timed`, asked for"),
             (Some(cycles), Some((said, elapsed))) => {
+                let span = self.asked.span_ns;
                 if said != cycles {
                     self.find(
                         "answer.cycles",
                         format!("{said} cycles, asked were {cycles}"),
                     );
-                }
-                let span = self.asked.span_ns;
-                if elapsed > span {
+                } else if elapsed > span {
                     let words = format!("{elapsed} ns, the answer took {span} ns");
                     self.find("answer.timed-longer", words);
                 }
@@ -147,7 +147,9 @@ impl Judge<'_, '_> {
             }
         }
         let outputs = self.asked.seen.map(|seen| &seen.outputs);
-        if let Some(Ok((_, sha256))) = outputs.and_then(|outputs| outputs.get(&form.file))
+        // Of a file that is not as long as its boundary, the length is told and nothing more.
+        if let Some(Ok((bytes, sha256))) = outputs.and_then(|outputs| outputs.get(&form.file))
+            && *bytes == form.bytes
             && *sha256 != written.sha256
         {
             let words = format!("boundary {name}: said {}, is {sha256}", written.sha256);
@@ -222,8 +224,8 @@ impl Judge<'_, '_> {
         }
     }
 
-    /// Judges what lay in the folders. An output that a declined case left is one too many.
-    fn seen(&mut self, is_answer: bool) {
+    /// Judges what lay in the folders. A file of no boundary that was answered is one too many.
+    fn seen(&mut self, answer: Option<&Answer>) {
         let Some(seen) = self.asked.seen else {
             return;
         };
@@ -231,8 +233,14 @@ impl Judge<'_, '_> {
         if seen.index != case.index {
             self.find("leg.order", format!("`seen` is of case {}", seen.index));
         }
-        let forms: &[Form] = if is_answer { &case.boundaries } else { &[] };
-        for form in forms {
+        let named: BTreeSet<&String> = answer
+            .iter()
+            .flat_map(|answer| &answer.boundaries)
+            .map(|written| &written.form.name)
+            .collect();
+        let forms = case.boundaries.iter();
+        let forms: Vec<&Form> = forms.filter(|form| named.contains(&form.name)).collect();
+        for form in &forms {
             let file = &form.file;
             match seen.outputs.get(file) {
                 None => self.find("answer.file-absent", file.as_str()),

@@ -105,20 +105,19 @@ fn act(report: &mut Report, entries: &[Entry], against: &Against<'_>) -> State {
             refuse(number, format!("{code}: {words}"));
         }
     }
-    let last = entries.len().max(1);
+    let mut refuse = |words: String| report.find("authority.state", PATH, words);
     if let Some(packet) = against.packet {
         let (id, document) = &packet.lane;
         if state.documents.get(id) != Some(document) {
-            refuse(
-                last,
-                format!("lane {id:?} was not opened with the packet's document"),
-            );
+            refuse(format!(
+                "lane {id:?} was not opened with the packet's document"
+            ));
         }
         let is_registered = state.packets.get(against.digest).is_some_and(|own| {
             own.experiment == packet.experiment && own.lane == *id && own.prereg == packet.prereg
         });
         if !is_registered {
-            refuse(last, "the packet is not registered as it is".to_owned());
+            refuse("the packet is not registered as it is".to_owned());
         }
     }
     if !against.run.is_rehearsal {
@@ -126,7 +125,7 @@ fn act(report: &mut Report, entries: &[Entry], against: &Against<'_>) -> State {
             entry.kind == "consumed" && entry.body.text("packet") == against.digest
         });
         if !is_last {
-            refuse(last, "the last line does not consume the packet".to_owned());
+            refuse("the last line does not consume the packet".to_owned());
         }
         let approvals = state
             .packets
@@ -134,10 +133,9 @@ fn act(report: &mut Report, entries: &[Entry], against: &Against<'_>) -> State {
             .map_or(0, |own| own.approvals);
         let needed = against.prereg.map_or(0, |prereg| prereg.reviewers);
         if (approvals as u64) < needed {
-            refuse(
-                last,
-                format!("armed by {approvals} approvals, {needed} are needed"),
-            );
+            refuse(format!(
+                "armed by {approvals} approvals, {needed} are needed"
+            ));
         }
     }
     state

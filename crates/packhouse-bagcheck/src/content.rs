@@ -33,6 +33,8 @@ pub(crate) struct Content {
     pub(crate) run: Option<Run>,
     /// Lines of the ledger.
     pub(crate) authority: Vec<Entry>,
+    /// Fixtures of which anything was drawn.
+    pub(crate) drawing: BTreeSet<String>,
     /// Legs of the plan, with what was asked.
     pub(crate) legs: Vec<Leg>,
 }
@@ -81,14 +83,17 @@ impl Content {
         self.digest = file(payload, "packet.json").map_or_else(String::new, |bytes| sha256(bytes));
         self.run = run::run(report, payload);
         if let Some(packet) = &self.packet {
-            let mut differ = |code: &'static str, words: &str| {
-                report.find(code, "packet.json", words);
+            let is_other = |bytes: &Option<Vec<u8>>, frozen: &String| {
+                bytes
+                    .as_deref()
+                    .is_some_and(|bytes| sha256(bytes) != *frozen)
             };
-            if prereg.as_deref().map(sha256).as_ref() != Some(&packet.prereg) {
-                differ("packet.prereg", "froze another preregistration");
+            if is_other(&prereg, &packet.prereg) {
+                let words = "the packet froze another preregistration";
+                report.find("packet.prereg", "prereg.toml", words);
             }
-            if lane.as_deref().map(sha256).as_ref() != Some(&packet.lane.1) {
-                differ("packet.lane", "froze another lane");
+            if is_other(&lane, &packet.lane.1) {
+                report.find("packet.lane", "lane.toml", "the packet froze another lane");
             }
             let is_lane = |id: &String| *id == packet.lane.0;
             if !lane_id.as_ref().is_none_or(is_lane)
@@ -97,15 +102,21 @@ impl Content {
                     .as_ref()
                     .is_none_or(|prereg| is_lane(&prereg.lane))
             {
-                differ("packet.lane", "the preregistration is of another lane");
+                let words = "the preregistration is of another lane";
+                report.find("packet.lane", "packet.json", words);
             }
         }
         if named.is_some_and(|named| named != self.digest) {
             report.find("packet.digest", "bag-info.txt", "names another packet");
         }
-        let Some(run) = &self.run else {
-            return;
-        };
+        if let Some(run) = self.run.clone() {
+            self.right(payload, &run);
+        }
+    }
+
+    /// Judges what gave the run its right: packet, marker, lines of the ledger.
+    fn right(&mut self, payload: &Tree, run: &Run) {
+        let report = &mut self.report;
         if run.packet != self.digest {
             report.find("packet.digest", "run.json", "names another packet");
         }
@@ -232,6 +243,7 @@ impl Content {
                 .find("run.legs", &folder, "a leg that nobody planned");
         }
         legs::judge(self, payload, &fixtures, &prereg);
+        self.drawing = fixtures.drawing;
     }
 }
 
@@ -275,20 +287,18 @@ fn needed(report: &mut Report, payload: &Tree, prereg: &Prereg, legs: &[plan::Le
     }
     let planned: BTreeSet<(&String, u64)> = legs
         .iter()
-        .flat_map(|leg| &leg.cases)
+        .flat_map(|leg| leg.cases.iter())
         .map(|(_, planned)| (&planned.key.fixture, planned.key.repeat))
+        .filter(|(_, repeat)| *repeat > 0)
         .collect();
-    for name in folders(payload, "drawn") {
-        let is_planned = planned
-            .iter()
-            .any(|(id, repeat)| *repeat > 0 && format!("{id}-{repeat}") == name);
-        if !is_planned {
-            report.find(
-                "fixture.unused",
-                &format!("drawn/{name}"),
-                "no case needs it",
-            );
-        }
+    let names = planned.iter().map(|(id, repeat)| format!("{id}-{repeat}"));
+    let names: BTreeSet<String> = names.collect();
+    for name in folders(payload, "drawn").difference(&names) {
+        report.find(
+            "fixture.unused",
+            &format!("drawn/{name}"),
+            "no case needs it",
+        );
     }
 }
 

@@ -49,6 +49,7 @@ pub(crate) fn check(
         evidence.ledger(report, bytes, is_alone);
     }
     report.failures = content.report.findings.clone();
+    report.is_rehearsal = content.is_rehearsal();
     report.verdict = content.run.as_ref().map(|_| judgement.verdict);
     notes(report, &content, ledger.is_some());
 }
@@ -82,11 +83,9 @@ impl Evidence<'_> {
             .gates
             .iter()
             .filter(|gate| gate.name == "records");
-        let wrong: BTreeSet<_> = records.flat_map(|gate| &gate.failures).collect();
-        let is_wrong = |finding: &&Finding| {
-            let mut wrong = wrong.iter();
-            wrong.any(|(code, path)| *code == finding.code && *path == finding.path)
-        };
+        let wrong = records.flat_map(|gate| &gate.failures);
+        let wrong: BTreeSet<(&str, &str)> = wrong.map(|(code, path)| (*code, &**path)).collect();
+        let is_wrong = |finding: &&Finding| wrong.contains(&(finding.code, &*finding.path));
         let found = self.content.report.findings.iter().filter(is_wrong);
         for finding in found {
             report.find(
@@ -201,6 +200,11 @@ impl Evidence<'_> {
         report.findings.extend(own.findings);
         report.count("analyses", 1);
         if let Some(stored) = stored {
+            let packet = self.content.packet.as_ref();
+            if number == 1 && packet.is_some_and(|packet| packet.analyzer != stored.analyzer) {
+                let words = "not by the program that the packet froze";
+                report.find("analysis.analyzer", &path, words);
+            }
             let mut earlier = self.analyses.values();
             if earlier.any(|earlier| earlier.analyzer == stored.analyzer) {
                 report.find(
@@ -324,7 +328,8 @@ impl Evidence<'_> {
         };
         let lines = &self.content.authority;
         for entry in lines {
-            let own = ledger.entries.iter().find(|own| own.index == entry.index);
+            let index = usize::try_from(entry.index).unwrap_or(usize::MAX);
+            let own = ledger.entries.get(index);
             if own.map(|own| &own.digest) != Some(&entry.digest) {
                 refuse(format!("entry {} is another in the ledger", entry.index));
             }
@@ -366,9 +371,21 @@ fn counts(report: &mut Report, content: &Content, judgement: &Judgement) {
 fn notes(report: &mut Report, content: &Content, has_ledger: bool) {
     let mut say = |words: &str| report.notes.push(words.to_owned());
     say("fixtures are those that the packet froze; they were not made again from their recipes");
-    let mut all = content.legs.iter().flat_map(|leg| &leg.plan.cases);
-    if all.any(|(_, planned)| planned.key.repeat > 0) {
+    let all = content.legs.iter().flat_map(|leg| leg.plan.cases.iter());
+    let repeated: BTreeSet<&String> = all
+        .filter(|(_, planned)| planned.key.repeat > 0)
+        .map(|(_, planned)| &planned.key.fixture)
+        .collect();
+    if !repeated.is_empty() {
         say("drawn fixtures are the controller's word; they were not drawn again from the nonce");
+    }
+    for fixture in repeated.difference(&content.drawing.iter().collect()) {
+        say(&format!(
+            "nothing was drawn of {fixture}: each repeat had the published inputs"
+        ));
+    }
+    if content.is_rehearsal() {
+        say("this is a rehearsal: a null program played the candidate");
     }
     if !has_ledger {
         say("without the ledger nothing is known of what was done before and after this run");

@@ -65,6 +65,8 @@ pub(crate) struct Exchange {
     pub(crate) sessions: BTreeMap<String, Session>,
     /// Whose case each one was, in order.
     pub(crate) turns: Vec<String>,
+    /// The latest time of any line, since the leg's start.
+    pub(crate) last_ns: u64,
 }
 
 /// Reads the lines of a leg. Where the run was aborted, bytes behind the last newline are none.
@@ -98,6 +100,7 @@ pub(crate) fn read(report: &mut Report, path: &str, bytes: &[u8], is_aborted: bo
             record.find("leg.order", words);
         }
     }
+    exchange.last_ns = last_ns;
     exchange
 }
 

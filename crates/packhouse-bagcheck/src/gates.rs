@@ -7,7 +7,7 @@ use crate::json::Json;
 use crate::legs::{Judged, Leg};
 use crate::report::{Report, Verdict};
 use crate::timing::{self, Figures};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// One gate as it was found.
 #[derive(Clone, Debug)]
@@ -411,7 +411,7 @@ fn hellos(content: &Content) -> Vec<(String, crate::messages::Hello)> {
 /// Finds cases that have the inputs of an earlier one: of another width, or of another repeat.
 fn fresh(report: &mut Report, content: &Content) {
     for leg in &content.legs {
-        let rejected: Vec<_> = leg
+        let rejected: BTreeSet<_> = leg
             .plan
             .cases
             .iter()
@@ -422,7 +422,7 @@ fn fresh(report: &mut Report, content: &Content) {
             let asked: Vec<_> = session
                 .asked
                 .iter()
-                .filter(|asked| !rejected.contains(&&asked.case.key))
+                .filter(|asked| !rejected.contains(&asked.case.key))
                 .map(|asked| {
                     let inputs = asked.case.inputs.iter();
                     let inputs: Vec<_> = inputs.map(|(role, own)| (role, &own.sha256)).collect();

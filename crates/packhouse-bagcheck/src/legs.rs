@@ -43,6 +43,8 @@ pub(crate) struct Judged {
     pub(crate) rows: Vec<(String, String, bool)>,
     /// What was answered.
     pub(crate) answer: Answer,
+    /// From the case's line to the answer's.
+    pub(crate) span_ns: u64,
 }
 
 /// Judges every leg.
@@ -159,8 +161,12 @@ impl Judge<'_> {
             let session = leg.exchange.sessions.get(treatment).unwrap_or(&none);
             is_whole &= self.complete(session, &planned);
             self.greeting(session, leg.plan.number);
+            let by_key: BTreeMap<&Key, &Planned> = planned
+                .iter()
+                .map(|planned| (&planned.key, *planned))
+                .collect();
             for (index, asked) in (0..).zip(&session.asked) {
-                let own = planned.iter().find(|planned| planned.key == asked.case.key);
+                let own = by_key.get(&asked.case.key);
                 if let (Some(own), Some((_, hello))) = (own, &session.hello) {
                     let place = Place {
                         treatment,
@@ -316,6 +322,7 @@ impl Judge<'_> {
             is_sound,
             rows,
             answer,
+            span_ns,
         })
     }
 
@@ -398,6 +405,7 @@ impl Judge<'_> {
         if self.is_aborted() && listed.status == "broken" && !payload.contains_key(&path) {
             return None;
         }
+        let is_aborted = self.is_aborted();
         let record = run::leg(self.report, payload, &path)?;
         let mut find = |code: &'static str, words: String| self.report.find(code, &path, words);
         let own = &record.own;
@@ -428,6 +436,14 @@ impl Judge<'_> {
             let begins = run.started.map_or(0, |run| run.steady_ns);
             started.steady_ns >= begins && started.steady_ns <= record.ended.steady_ns
         });
+        // Spans bound what a program tells of its time: the leg bounds the spans.
+        let lasted_ns = record.started.as_ref().map(|started| {
+            let ended_ns = record.ended.steady_ns;
+            ended_ns.saturating_sub(started.steady_ns)
+        });
+        if !is_aborted && lasted_ns.is_some_and(|lasted_ns| leg.exchange.last_ns > lasted_ns) {
+            find("run.clock", "its exchange is longer than it".to_owned());
+        }
         if !is_inside || record.ended.steady_ns > run.ended.steady_ns {
             find("run.clock", "its times are not within the run's".to_owned());
         }

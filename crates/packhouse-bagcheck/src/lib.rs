@@ -36,7 +36,7 @@ mod tree;
 
 pub use report::{Finding, Report, Verdict};
 pub use seal::{KeyError, PublicKey};
-pub use tree::{Entry, ReadError, Tree, read};
+pub use tree::{Entry, ReadError, Tree, has_evidence, read};
 
 /// Name and version, as packets freeze them.
 pub const VERSION: &str = concat!(env!("CARGO_PKG_NAME"), " ", env!("CARGO_PKG_VERSION"));

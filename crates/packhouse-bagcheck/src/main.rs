@@ -8,7 +8,7 @@
     reason = "a program of its own: it reads its arguments and files, and prints"
 )]
 
-use packhouse_bagcheck::{PublicKey, Report, check, read};
+use packhouse_bagcheck::{PublicKey, Report, check, has_evidence, read};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -115,6 +115,12 @@ fn run(arguments: &Arguments) -> Result<Report, String> {
         }
         None => None,
     };
+    if !has_evidence(path).map_err(|error| error.to_string())? {
+        return Err(format!(
+            "neither a bag nor a packet's evidence: {}",
+            path.display()
+        ));
+    }
     let tree = read(path).map_err(|error| error.to_string())?;
     Ok(check(&tree, ledger.as_deref(), key.as_ref()))
 }
@@ -141,6 +147,7 @@ fn show(report: &Report, json: bool) {
     println!("checked: {}", counts.join(", "));
     let verdict = report.verdict.map_or("unknown", |verdict| verdict.name());
     match report.findings.len() {
+        0 if report.is_rehearsal => println!("valid rehearsal; verdict {verdict}"),
         0 => println!("valid; verdict {verdict}"),
         count => println!("NOT VALID: {count} findings; verdict as recomputed: {verdict}"),
     }

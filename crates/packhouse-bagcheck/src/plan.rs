@@ -7,6 +7,7 @@ use crate::json::{Json, Map};
 use crate::messages::Key;
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// One leg that the preregistration demands.
 #[derive(Clone, Debug)]
@@ -22,7 +23,7 @@ pub(crate) struct Leg {
     /// Treatments, control first.
     pub(crate) treatments: Vec<&'static str>,
     /// Whose case each is and which one, in the order of asking.
-    pub(crate) cases: Vec<(&'static str, Planned)>,
+    pub(crate) cases: Arc<[(&'static str, Planned)]>,
 }
 
 /// One case that is asked.
@@ -70,10 +71,12 @@ pub(crate) fn legs(prereg: &Prereg, fixtures: &Fixtures) -> Vec<Leg> {
             Some("control") => vec!["control"],
             Some(_) => vec!["candidate"],
         };
-        let cases = match treatment {
+        // One list for all devices: a preregistration may have many of both.
+        let cases: Arc<[_]> = match treatment {
             None => timed_cases(prereg),
             Some(_) => exact_cases(prereg, fixtures, treatments[0]),
-        };
+        }
+        .into();
         for device in &prereg.devices {
             legs.push(Leg {
                 number: legs.len() as u64,
@@ -81,7 +84,7 @@ pub(crate) fn legs(prereg: &Prereg, fixtures: &Fixtures) -> Vec<Leg> {
                 device: device.clone(),
                 is_timing: treatment.is_none(),
                 treatments: treatments.clone(),
-                cases: cases.clone(),
+                cases: Arc::clone(&cases),
             });
         }
     }

@@ -57,6 +57,8 @@ pub struct Report {
     pub checked: BTreeMap<&'static str, u64>,
     /// The outcome as recomputed; none where the bag can't be judged.
     pub verdict: Option<Verdict>,
+    /// Whether it is a rehearsal, whose verdict says nothing of the candidate.
+    pub is_rehearsal: bool,
     /// What this verification could not know.
     pub notes: Vec<String>,
 }
@@ -74,7 +76,7 @@ impl Report {
     }
 
     /// Renders the report as one canonical JSON document, without a final newline: `checked`,
-    /// `failures`, `findings`, `notes`, `valid`, `verdict`.
+    /// `failures`, `findings`, `notes`, `rehearsal`, `valid`, `verdict`.
     pub fn to_json(&self) -> String {
         let list = |findings: &[Finding]| {
             let items = findings.iter().map(|finding| {
@@ -99,6 +101,7 @@ impl Report {
                 "notes",
                 Json::List(self.notes.iter().map(Json::text).collect()),
             ),
+            ("rehearsal", Json::Bool(self.is_rehearsal)),
             ("valid", Json::Bool(self.is_valid())),
         ])
         .render()

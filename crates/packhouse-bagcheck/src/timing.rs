@@ -99,7 +99,26 @@ pub(crate) fn judge(report: &mut Report, leg: &Leg, timing: &Timing) -> Option<F
         let words = format!("the median is {}, at least {least} ns", text(median));
         report.find("timing.median", &path, words);
     }
+    unconfirmed(report, &path, leg);
     Some(figures)
+}
+
+/// Finds a claim that the controller's own spans do not bear out, by half at least.
+fn unconfirmed(report: &mut Report, path: &str, leg: &Leg) {
+    let saved = |span: fn(&crate::legs::Judged) -> u64| -> i128 {
+        let timed = leg.answers.iter().filter(|judged| judged.key.is_timed);
+        let signed = timed.map(|judged| match judged.treatment {
+            "control" => i128::from(span(judged)),
+            _ => -i128::from(span(judged)),
+        });
+        signed.sum()
+    };
+    let claimed = saved(|judged| judged.answer.timed.map_or(0, |(_, elapsed)| elapsed));
+    let spent = saved(|judged| judged.span_ns);
+    if claimed > 0 && 2 * spent < claimed {
+        let words = format!("{claimed} ns were saved by its word, {spent} ns by the exchange");
+        report.find("timing.unconfirmed", path, words);
+    }
 }
 
 /// Returns the spans of each block in the order of asking.

@@ -64,6 +64,33 @@ pub fn read(root: &Path) -> Result<Tree, ReadError> {
     Ok(tree)
 }
 
+/// Returns whether a folder has anything of a bag, or of a packet's folder, at its top. So that
+/// another folder, of whatever size, is not read and called a broken bag. Errors when it can't be
+/// listed.
+pub fn has_evidence(root: &Path) -> Result<bool, ReadError> {
+    let failed = |cause| ReadError {
+        path: root.to_owned(),
+        cause,
+    };
+    for entry in std::fs::read_dir(root).map_err(failed)? {
+        let name = entry.map_err(failed)?.file_name();
+        if TOP.iter().any(|top| name == **top) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+const TOP: [&str; 7] = [
+    "bag",
+    "bag.open",
+    "bag-info.txt",
+    "bagit.txt",
+    "data",
+    "manifest-sha256.txt",
+    "tagmanifest-sha256.txt",
+];
+
 /// Most bytes of a tree: all of it is held in memory.
 const BYTES_MAX: u64 = 8 << 30;
 

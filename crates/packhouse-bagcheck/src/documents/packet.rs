@@ -17,6 +17,8 @@ pub(crate) struct Packet {
     pub(crate) lane: (String, String),
     /// Digest of the preregistration.
     pub(crate) prereg: String,
+    /// Digest of the program that gives the first verdict.
+    pub(crate) analyzer: String,
     /// Programs by role: `control`, `candidate`, `null`.
     pub(crate) programs: BTreeMap<String, Program>,
     /// Digests of frozen files.
@@ -66,7 +68,7 @@ pub(crate) fn packet(
     let map = record.fields(&value, "", &FIELDS, &[])?;
     record.schema(map, "packhouse/packet/1")?;
     record.word(map, "kind", &["component"])?;
-    record.digest(map, "analyzer")?;
+    let analyzer = record.digest(map, "analyzer")?;
     record.formed(map, "checker", "a text", forms::is_text)?;
     let lane = record.fields(map.get("lane")?, "lane", &["id", "sha256"], &[])?;
     let packet = Packet {
@@ -76,6 +78,7 @@ pub(crate) fn packet(
             record.digest(lane, "sha256")?,
         ),
         prereg: record.digest(map, "prereg")?,
+        analyzer,
         programs: programs(&mut record, map)?,
         frozen: pairs(&mut record, map, "frozen", "path", forms::is_path)?,
         commits: commits(&mut record, map)?,

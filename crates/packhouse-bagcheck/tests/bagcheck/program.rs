@@ -72,6 +72,13 @@ fn the_program_says_valid_not_valid_usage_and_unreadable_apart() {
         );
     }
     let gone = format!("{path}/gone");
+    let other = format!("{path}/bag/data/outputs");
+    let (code, _, err) = said(&bagcheck(&[&other]));
+    assert_eq!(code, Some(3));
+    assert_eq!(
+        err,
+        format!("error: neither a bag nor a packet's evidence: {other}\n")
+    );
     for arguments in [
         &[&*gone][..],
         &[path, "--ledger", &gone],

@@ -25,6 +25,7 @@ mod lab_e2e;
 mod lab_ledgers;
 mod lab_pages;
 mod lab_runs;
+mod lab_verify;
 mod model;
 mod model_copies;
 mod moving;

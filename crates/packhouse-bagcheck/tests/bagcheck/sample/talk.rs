@@ -98,6 +98,8 @@ impl Talk<'_> {
         if let Some(elapsed) = timed {
             answer["timed"] = json!({"cycles": 4, "elapsed_ns": elapsed});
         }
+        // Longer by the controller's clock too, by what it says.
+        self.at_ns += timed.unwrap_or(0);
         self.say(who, "component", "message", answer);
         self.look(who, index, outputs, inputs);
     }

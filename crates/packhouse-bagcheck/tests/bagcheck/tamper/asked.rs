@@ -286,7 +286,7 @@ fn timed_answers_are_bounded_and_counted_on_every_device() {
     for (change, code) in [
         (json!({"cycles": 5, "elapsed_ns": 900}), "answer.cycles"),
         (
-            json!({"cycles": 4, "elapsed_ns": 1001}),
+            json!({"cycles": 4, "elapsed_ns": 1901}),
             "answer.timed-longer",
         ),
         (json!({"cycles": 4, "elapsed_ns": 0}), "timing.span"),
@@ -300,6 +300,22 @@ fn timed_answers_are_bounded_and_counted_on_every_device() {
             &[code],
         );
     }
+    // What is told of every answer of the candidate, and the controller's spans are as they were.
+    let told = |elapsed_ns: u64| {
+        edit_lines(&sample, TIMED, |lines| {
+            let is_its = |line: &&mut Value| {
+                line["treatment"] == "candidate" && line["message"].get("timed").is_some()
+            };
+            for line in lines.iter_mut().filter(is_its) {
+                line["message"]["timed"]["elapsed_ns"] = json!(elapsed_ns);
+            }
+        })
+    };
+    // Two of 900 and two of 880 against four: 480 ns by the spans, so 960 may be claimed.
+    rejects(&told(649), "no time", &["timing.unconfirmed"]);
+    let half = told(650);
+    let report = check(&half.tree, Some(&half.ledger), None);
+    assert!(!report.has("timing.unconfirmed") && report.has("analysis.timing"));
     let without = timed(&|message| drop(message.as_object_mut().map(|map| map.remove("timed"))));
     rejects(&without, "no time", &["answer.not-timed"]);
     rejects(&without, "no time", &["timing.missing"]);

@@ -5,7 +5,8 @@ use super::*;
 #[test]
 fn an_analysis_says_what_the_bag_gives_and_nothing_else() {
     let sample = sample::run();
-    let changes: [(&str, Value, &str); 19] = [
+    let changes: [(&str, Value, &str); 20] = [
+        ("/analyzer", json!(sha256("x")), "analysis.analyzer"),
         ("/bag", json!(sha256("x")), "analysis.bag"),
         ("/packet", json!(sha256("x")), "analysis.packet"),
         ("/kind", json!("rehearsal"), "analysis.verdict"),
