@@ -31,6 +31,21 @@ pub fn duration_ns(ns: u64) -> String {
     }
 }
 
+/// Renders nanoseconds in seconds with as many digits as say something: `600 s`, `1.9 s`, `0.0123 s`.
+/// At most three digits stand behind the first one that is not 0, and no more than one from 1 s on;
+/// what is cut off is no more than that.
+pub fn seconds(ns: u64) -> String {
+    let (whole, rest) = (ns / 1_000_000_000, ns % 1_000_000_000);
+    let digits = format!("{rest:09}");
+    let zeros = digits.len() - digits.trim_start_matches('0').len();
+    let kept = if whole > 0 { 1 } else { zeros + 3 };
+    let digits = digits[..kept.min(9)].trim_end_matches('0');
+    match digits {
+        "" => format!("{whole} s"),
+        digits => format!("{whole}.{digits} s"),
+    }
+}
+
 /// Renders an age as `5 s`, `12 min 3 s`, `4 h 20 min` or `3 d 7 h`.
 pub fn age(seconds: u64) -> String {
     let (minutes, hours) = (seconds / 60, seconds / 3_600);

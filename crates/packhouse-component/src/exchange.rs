@@ -192,8 +192,8 @@ impl Drop for Exchange {
     }
 }
 
-/// Removes what drivers left that were killed, as far as it can be: nothing depends on it.
-fn sweep(parent: &Dir, uid: u32) {
+/// Removes what drivers of a user left that were killed, as far as it can be: nothing depends on it.
+pub fn sweep(parent: &Dir, uid: u32) {
     for name in parent.list().unwrap_or_default() {
         if !name.as_encoded_bytes().starts_with(PREFIX.as_bytes()) {
             continue;

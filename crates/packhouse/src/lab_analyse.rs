@@ -44,8 +44,7 @@ pub(crate) fn execute(args: &LabAnalyseArgs, place: &Place) -> Result<Answer, Fa
     let mut writer = opened.writer()?;
     let done = reanalyse(&campaign, &mut writer, packet, &args.why);
     let again = done.map_err(|error| step_failed(place, &error))?;
-    prepared.remember(&writer)?;
-    Ok(sealed(&again))
+    Ok(prepared.remembered(&writer, sealed(&again)))
 }
 
 fn made_before(again: &Again, number: u64) -> Answer {

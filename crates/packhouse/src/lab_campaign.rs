@@ -1,13 +1,16 @@
 //! What executing a packet needs of this process: a folder for programs' files, signals, a key; and
 //! how what came of it is told.
 
+use crate::answer::Answer;
 use crate::failure::{Failure, quoted};
 use crate::lab::Place;
 use crate::lab_open::Opened;
-use crate::{files, folders, places};
+use crate::{files, hints};
 use packhouse_bag::key::PrivateKey;
 use packhouse_bagcheck::{Entry, Tree};
 use packhouse_base::shown::Shown;
+use packhouse_base::units;
+use packhouse_component::exchange::sweep;
 use packhouse_lab::analysis::Analysis;
 use packhouse_lab::campaign::{Campaign, CampaignError};
 use packhouse_lab::recipes::Recipes;
@@ -16,9 +19,10 @@ use packhouse_lab::tamper::Judge;
 use packhouse_lab::verify::Evidence;
 use packhouse_lab::world::Lab;
 use packhouse_ledger::Writer;
-use packhouse_sys::fs::Dir;
+use packhouse_sys::fs::{Dir, Fs as _, FsErrorKind};
 use packhouse_sys::real::RealFs;
 use packhouse_sys::signal;
+use serde_json::json;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::Path;
@@ -65,13 +69,23 @@ impl<'a> Prepared<'a> {
         listening.map_err(|error| Failure::new("signals can't be caught", "lab").because(&error))
     }
 
-    /// Notes the ledger's head as the one that this user saw last.
-    pub(crate) fn remember(&self, writer: &Writer) -> Result<(), Failure> {
-        writer.remember().map_err(|error| {
-            Failure::new("the ledger's head was not noted", self.place.root.display())
-                .because(&error)
-                .hint(self.place.hint("ledger verify"))
-        })
+    /// Removes what programs of killed runs left of their files.
+    pub(crate) fn sweep(&self) {
+        sweep(&self.sessions.exchange, RealFs.effective_uid());
+    }
+
+    /// Notes the ledger's head as the one that this user saw last. What was done is told whatever
+    /// becomes of that: the verdict first, then why the head is not noted.
+    pub(crate) fn remembered(&self, writer: &Writer, mut answer: Answer) -> Answer {
+        let Err(error) = writer.remember() else {
+            return answer;
+        };
+        let failure = Failure::new("the ledger's head was not noted", self.place.root.display())
+            .because(&error)
+            .hint(self.place.hint("ledger verify"));
+        let _ = write!(answer.text, "{failure}");
+        answer.json["warning"] = json!(failure.headline());
+        answer
     }
 }
 
@@ -102,6 +116,28 @@ pub(crate) fn step_failed(place: &Place, error: &CampaignError) -> Failure {
     failure.because(error).hint(place.hint("state"))
 }
 
+/// What a gate says, with the budget's nanoseconds in seconds. Failures stay exact, and so does a
+/// saving per cycle.
+pub(crate) fn for_people(gate: &str, text: &str) -> String {
+    if gate != "budget" {
+        return text.to_owned();
+    }
+    let mut words: Vec<String> = Vec::new();
+    for word in text.split(' ') {
+        let unit = word.trim_end_matches(',');
+        let ns = words.last().and_then(|last| last.parse::<u64>().ok());
+        match ns {
+            Some(ns) if unit == "ns" => {
+                words.pop();
+                let tail = &word[unit.len()..];
+                words.push(format!("{}{tail}", units::seconds(ns)));
+            }
+            _ => words.push(word.to_owned()),
+        }
+    }
+    words.join(" ")
+}
+
 /// The gates of an analysis, a line each, failures below.
 pub(crate) fn gates(analysis: &Analysis) -> String {
     let mut text = String::new();
@@ -112,8 +148,9 @@ pub(crate) fn gates(analysis: &Analysis) -> String {
             (Some(false), false) => "(fail)",
             (None, _) => "not reached",
         };
-        let measured = Shown(&gate.measured);
-        let threshold = Shown(&gate.threshold);
+        let measured = for_people(&gate.gate, &gate.measured);
+        let threshold = for_people(&gate.gate, &gate.threshold);
+        let (measured, threshold) = (Shown(&measured), Shown(&threshold));
         let _ = writeln!(
             text,
             "{word:<11}  {:<16}  {measured}  [{threshold}]",
@@ -126,18 +163,27 @@ pub(crate) fn gates(analysis: &Analysis) -> String {
     text
 }
 
-/// The folder that programs' files are made in: the one for temporary files.
+/// The folder that programs' files are made in: of the user's private state, where whatever a kill
+/// left is found again.
 fn exchange(opened: &Opened<'_>) -> Result<Dir, Failure> {
-    let environment = places::whole_environment();
-    let temporary = environment.iter().find(|(name, _)| name == "TMPDIR");
-    let temporary = temporary.map_or("/tmp".as_ref(), |(_, value)| Path::new(value));
-    folders::open(&RealFs, temporary).map_err(|error| {
-        Failure::new("no folder for the programs' files", temporary.display())
+    let make = |dir: Dir, name: &&str| {
+        match dir.make_dir(name, 0o700) {
+            Err(error) if error.kind != FsErrorKind::Exists => return Err(error),
+            Ok(()) | Err(_) => {}
+        }
+        dir.open_dir(name)
+    };
+    let made = EXCHANGE.iter().try_fold(opened.state.clone(), make);
+    made.map_err(|error| {
+        let path = opened.place.state.join(EXCHANGE.join("/"));
+        Failure::new("no folder for the programs' files", path.display())
             .because(&error)
-            .cause(format!("of the lab {}", opened.place.root.display()))
-            .hint("export TMPDIR=/var/tmp")
+            .hint(hints::of(&error, &path))
     })
 }
+
+/// Below the user's private state.
+const EXCHANGE: [&str; 2] = ["lab", "exchange"];
 
 fn read_key(path: &Path) -> Result<PrivateKey, Failure> {
     let unusable = |error: &(dyn std::error::Error + 'static)| {

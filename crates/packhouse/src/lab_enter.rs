@@ -43,7 +43,7 @@ pub(crate) fn enter(
         let lines = vec![line].into_iter().chain(torn(&ledger)).collect();
         return Ok(told(lines, json).planned(&command));
     }
-    let mut writer = opened.writer()?;
+    let mut writer = opened.quiet_writer()?;
     let cut_bytes = writer.cut_bytes();
     opened.accepts(writer.ledger(), &act)?;
     let index = opened.append(&mut writer, act)?;

@@ -80,8 +80,25 @@ impl<'a> Opened<'a> {
         Ledger::read(&self.root, Some(&self.heads)).map_err(|error| self.refused(&error))
     }
 
-    /// Takes the ledger's lock, to append.
+    /// Takes the ledger's lock, to append. That a torn append was cut off is said at once, whatever
+    /// becomes of the command.
+    #[expect(clippy::disallowed_macros, reason = "the answer may be a failure")]
     pub(crate) fn writer(&self) -> Result<Writer, Failure> {
+        let writer = self.quiet_writer()?;
+        let bytes = writer.cut_bytes();
+        if bytes > 0 {
+            let path = self.place.root.join(LEDGER);
+            let path = path.display().to_string();
+            eprintln!(
+                "{}: cut off {bytes} bytes of an append that was never reported",
+                Shown(&path)
+            );
+        }
+        Ok(writer)
+    }
+
+    /// The same, for a caller that says itself what was cut off.
+    pub(crate) fn quiet_writer(&self) -> Result<Writer, Failure> {
         Writer::open(&self.root, Some(&self.heads), &RealClock)
             .map_err(|error| self.not_appended(&error))
     }

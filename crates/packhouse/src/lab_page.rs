@@ -3,6 +3,7 @@
 use crate::answer::Answer;
 use crate::failure::{Failure, quoted};
 use crate::lab::Place;
+use crate::lab_campaign::for_people;
 use crate::lab_open::Opened;
 use crate::{folders, hints};
 use packhouse_base::digest::Digest;
@@ -160,6 +161,8 @@ fn plan(bytes: &[u8]) -> Result<Plan, String> {
 fn evidence(bytes: &[u8]) -> Result<Evidence, String> {
     let analysis = Analysis::parse(bytes).map_err(|error| error.to_string())?;
     let gates = analysis.gates.into_iter().map(|gate| Gate {
+        threshold: for_people(&gate.gate, &gate.threshold),
+        measured: for_people(&gate.gate, &gate.measured),
         gate: gate.gate,
         basis: match gate.basis {
             OfGate::Verified => Basis::Verified,
@@ -168,8 +171,6 @@ fn evidence(bytes: &[u8]) -> Result<Evidence, String> {
         },
         passed: gate.passed,
         decides: gate.decides,
-        threshold: gate.threshold,
-        measured: gate.measured,
         failures: gate.failures,
         failure_count: gate.failure_count,
     });

@@ -38,8 +38,8 @@ pub(crate) fn execute(args: &LabPacketArgs, place: &Place) -> Result<Answer, Fai
     let frozen = frozen.map_err(|error| step_failed(place, &error))?;
     let rehearsed = rehearse(&campaign, &mut writer, &frozen, &SecondJudge);
     let rehearsal = rehearsed.map_err(|error| step_failed(place, &error))?;
-    prepared.remember(&writer)?;
-    Ok(answer(&rehearsal, &packet.to_string(), place, &args.packet))
+    let answer = answer(&rehearsal, &packet.to_string(), place, &args.packet);
+    Ok(prepared.remembered(&writer, answer))
 }
 
 fn answer(rehearsal: &Rehearsal, packet: &str, place: &Place, named: &str) -> Answer {

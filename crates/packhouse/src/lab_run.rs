@@ -9,7 +9,7 @@ use crate::lab_words::LabRunArgs;
 use packhouse_base::digest::Digest;
 use packhouse_base::shown::Shown;
 use packhouse_lab::analysis::Verdict;
-use packhouse_lab::campaign::{CampaignError, Fault, Finished, Frozen, Ran, run};
+use packhouse_lab::campaign::{CampaignError, Fault, Finished, Frozen, Ran, Would, run, would};
 use packhouse_lab::recovery::{Recovered, recover};
 use packhouse_ledger::state::Standing;
 use serde_json::json;
@@ -24,9 +24,12 @@ pub(crate) fn execute(args: &LabRunArgs, place: &Place) -> Result<Answer, Failur
     let failed = |error: &CampaignError| step_failed(place, error);
     if !args.execute {
         let standing = opened.standing(&ledger, packet)?.standing;
-        return Ok(plan(args, place, packet, standing));
+        let would = would(&prepared.campaign(), &ledger, packet);
+        let would = would.map_err(|error| failed(&error))?;
+        return Ok(plan(args, place, (packet, standing), &would));
     }
     prepared.listen()?;
+    prepared.sweep();
     let mut writer = opened.writer()?;
     let campaign = prepared.campaign();
     let left = recover(&campaign, &mut writer, packet).map_err(|error| failed(&error))?;
@@ -43,22 +46,53 @@ pub(crate) fn execute(args: &LabRunArgs, place: &Place) -> Result<Answer, Failur
             }
         }
     };
-    prepared.remember(&writer)?;
-    Ok(answer)
+    Ok(prepared.remembered(&writer, answer))
 }
 
 /// What `run` would do.
-fn plan(args: &LabRunArgs, place: &Place, packet: Digest, standing: Standing) -> Answer {
+fn plan(
+    args: &LabRunArgs,
+    place: &Place,
+    (packet, standing): (Digest, Standing),
+    would: &Would,
+) -> Answer {
     let command = place.hint(&format!("run {} --execute", args.packet));
+    let (word, steps, irreversible) = match would {
+        Would::Run => (
+            "run",
+            vec![
+                "measure again all that it froze".to_owned(),
+                "take its marker, run every leg of its preregistration, once".to_owned(),
+                format!("seal what comes of it in evidence/{packet}"),
+            ],
+            "the marker: from the first case on the packet is consumed, whatever happens",
+        ),
+        Would::Release(reason) => (
+            "release",
+            vec![format!("release it, and run nothing: {reason}")],
+            "the ledger's entry; no program was asked anything",
+        ),
+        Would::Abort => (
+            "abort",
+            vec!["close its bag from what is there, seal an abort, and run nothing".to_owned()],
+            "a seal: its verdict stays",
+        ),
+        Would::Finish => (
+            "finish",
+            vec!["analyse and seal its closed bag, and run nothing".to_owned()],
+            "a seal: its verdict stays",
+        ),
+    };
+    let mut lines = vec![format!("packet {packet} is {}", stands(standing))];
+    lines.extend(steps);
     let told = Told {
-        lines: vec![
-            format!("packet {packet} is {}", stands(standing)),
-            "measure again all that it froze".to_owned(),
-            "take its marker, run every leg of its preregistration, once".to_owned(),
-            format!("seal what comes of it in evidence/{packet}"),
-        ],
-        irreversible: "the marker: from the first case on the packet is consumed, whatever happens",
-        json: json!({ "packet": packet.to_string(), "standing": stands(standing) }),
+        lines,
+        irreversible,
+        json: json!({
+            "packet": packet.to_string(),
+            "standing": stands(standing),
+            "outcome": word,
+        }),
     };
     told.planned(&command)
 }
@@ -131,6 +165,7 @@ pub(crate) fn unfinished(args: &LabRunArgs, place: &Place, error: &CampaignError
         CampaignError::Refused(_)
         | CampaignError::Standing { .. }
         | CampaignError::Unknown { .. }
+        | CampaignError::OtherAnalyzer { .. }
         | CampaignError::Consumed { .. } => failure,
         _ => failure
             .cause("what was done is on the disk; nothing will be run again")

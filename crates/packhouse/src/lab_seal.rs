@@ -7,6 +7,8 @@ use crate::lab_campaign::Prepared;
 use crate::lab_open::{Opened, Told, stands};
 use crate::lab_run::{released, sealed, unfinished};
 use crate::lab_words::LabRunArgs;
+use packhouse_base::digest::Digest;
+use packhouse_lab::campaign::would;
 use packhouse_lab::recovery::{Recovered, recover};
 use packhouse_ledger::state::Standing;
 use serde_json::json;
@@ -19,41 +21,49 @@ pub(crate) fn execute(args: &LabRunArgs, place: &Place) -> Result<Answer, Failur
     let prepared = Prepared::new(&opened, args.key.as_deref())?;
     let standing = opened.standing(&ledger, packet)?.standing;
     if !args.execute {
+        let step = step(standing).ok_or_else(|| nothing(args, place, packet, standing))?;
+        let would = would(&prepared.campaign(), &ledger, packet);
+        would.map_err(|error| unfinished(args, place, &error))?;
         let told = Told {
             lines: vec![
                 format!("packet {packet} is {}", stands(standing)),
-                step(standing).to_owned(),
+                step.to_owned(),
             ],
             irreversible: "a seal: its verdict stays",
             json: json!({ "packet": packet.to_string(), "standing": stands(standing) }),
         };
         return Ok(told.planned(&place.hint(&format!("seal {} --execute", args.packet))));
     }
+    prepared.sweep();
     let mut writer = opened.writer()?;
     let left = recover(&prepared.campaign(), &mut writer, packet);
     let left = left.map_err(|error| unfinished(args, place, &error))?;
-    prepared.remember(&writer)?;
-    match left {
-        Recovered::Sealed(finished) => Ok(sealed(packet, &finished, true)),
-        Recovered::Released(fault) => Ok(released(args, place, packet, &fault)),
-        Recovered::Nothing(standing) => Err(Failure::new("nothing is left to seal", packet)
-            .cause(format!("the packet is {}", stands(standing)))
-            .hint(place.hint(&format!("report {}", args.packet)))),
-    }
+    let answer = match left {
+        Recovered::Sealed(finished) => sealed(packet, &finished, true),
+        Recovered::Released(fault) => released(args, place, packet, &fault),
+        Recovered::Nothing(standing) => return Err(nothing(args, place, packet, standing)),
+    };
+    Ok(prepared.remembered(&writer, answer))
 }
 
-/// What there is to do in a standing.
-fn step(standing: Standing) -> &'static str {
+fn nothing(args: &LabRunArgs, place: &Place, packet: Digest, standing: Standing) -> Failure {
+    Failure::new("nothing is left to seal", packet)
+        .cause(format!("the packet is {}", stands(standing)))
+        .hint(place.hint(&format!("report {}", args.packet)))
+}
+
+/// What there is to do in a standing, if there is anything.
+fn step(standing: Standing) -> Option<&'static str> {
     match standing {
-        Standing::Nonce => "release it, or where its marker is there seal an abort",
-        Standing::Consumed => "close its bag from what is there, and seal an abort",
-        Standing::Closed => "analyse and seal its closed bag",
+        Standing::Nonce => Some("release it, or where its marker is there seal an abort"),
+        Standing::Consumed => Some("close its bag from what is there, and seal an abort"),
+        Standing::Closed => Some("analyse and seal its closed bag"),
         Standing::Registered
         | Standing::Rehearsed
         | Standing::Reviewed
         | Standing::Armed
         | Standing::SealedPass
         | Standing::SealedFail
-        | Standing::SealedAbort => "nothing: no run of it was left unfinished",
+        | Standing::SealedAbort => None,
     }
 }

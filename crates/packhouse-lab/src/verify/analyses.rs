@@ -99,6 +99,12 @@ pub(crate) fn judge(
                 let words = format!("analyzer {} is that of an earlier one", analysis.analyzer);
                 findings.push(Finding::new("analysis.number", &path, words));
             }
+            // The first verdict is by what the packet froze, or builds could be tried in secret.
+            let frozen = read.reading.packet.as_ref().map(|packet| packet.analyzer);
+            if *number == 1 && frozen.is_some_and(|frozen| frozen != analysis.analyzer) {
+                let words = format!("{}, the packet froze another", analysis.analyzer);
+                findings.push(Finding::new("analysis.analyzer", &path, words));
+            }
             let is_newest = Some(*number) == newest;
             let judged = gates(&read.bag, &read.reading, analysis.analyzer, recipes);
             compare(&path, analysis, &judged, is_newest, findings);
