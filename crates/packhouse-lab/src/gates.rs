@@ -243,6 +243,9 @@ impl Found {
                 .all(|(_, session)| session.turns.is_empty())
             {
                 matching.nothing(&mut self.failures);
+                for (_, session) in &leg.sessions {
+                    matching.challenges(session, &mut self.failures);
+                }
                 continue;
             }
             let mut in_turns: Vec<Matched<'_>> = Vec::new();

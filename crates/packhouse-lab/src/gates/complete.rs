@@ -112,7 +112,8 @@ impl<'a> Matching<'a> {
         }
     }
 
-    fn challenges(&self, session: &Session, failures: &mut Vec<Failure>) {
+    /// Both sides of a session give the challenge that follows from the nonce.
+    pub(crate) fn challenges(&self, session: &Session, failures: &mut Vec<Failure>) {
         let expected = challenge(self.nonce, self.plan.number);
         let greeting = session.greeting.iter();
         let greeting = greeting.map(|(line, greeting)| (*line, greeting.challenge));
