@@ -81,7 +81,10 @@ pub(crate) fn fitted_table(columns: &[Column], rows: &[Vec<String>]) -> String {
 
 /// The rows, with the widest columns of words cut until a line has `chars` characters.
 fn fitted(columns: &[Column], rows: &[Vec<String>], chars: usize) -> Vec<Vec<String>> {
-    let shown = |row: &Vec<String>| row.iter().map(|cell| Shown(cell).to_string()).collect();
+    let shown = |row: &Vec<String>| {
+        let cells = row.iter().map(|cell| Shown(cell).to_string());
+        cells.map(|cell| shortened(&cell, CELL_CHARS_MAX)).collect()
+    };
     let rows: Vec<Vec<String>> = rows.iter().map(shown).collect();
     let width = |index: usize| {
         let cells = rows.iter().filter_map(|row| row.get(index));
@@ -125,9 +128,12 @@ const CUT: &str = "...";
 const TERMINAL_CHARS: usize = 120;
 /// A word that is cut more says nothing.
 const CELL_CHARS_MIN: usize = 9;
+/// No path of Linux is longer; a formatter takes 65535 at most.
+const CELL_CHARS_MAX: usize = 4096;
 
 /// Renders rows as a table with two blanks between columns and none at a line's end. Cells may hold
-/// text of others: what a terminal would obey in them is spelled out.
+/// text of others: what a terminal would obey in them is spelled out, and of a longer one than
+/// anybody reads the start and the end are shown.
 pub(crate) fn table(columns: &[Column], rows: &[Vec<String>]) -> String {
     let shown = |row: &Vec<String>| row.iter().map(|cell| Shown(cell).to_string()).collect();
     let rows: Vec<Vec<String>> = rows.iter().map(shown).collect();
@@ -191,6 +197,23 @@ mod tests {
         assert_eq!(shortened("abcdefghij", 9), "abc...hij");
         assert_eq!(shortened("abcdefghij", 8), "abc...ij");
         assert_eq!(shortened("abcdefghij", 10), "abcdefghij");
+    }
+
+    /// A field of a program's message had a name of a megabyte, and the table of it panicked.
+    #[test]
+    fn a_word_that_nobody_reads_is_cut_and_breaks_no_table() {
+        let row = |word: String| vec![word, "end".to_owned()];
+        let columns = [Column::Left, Column::Right];
+        let text = table(
+            &columns,
+            &[row("x".repeat(1 << 20)), row("\u{7f}".repeat(70_000))],
+        );
+        for line in text.lines() {
+            assert!(line.contains("...") && line.ends_with("  end"), "{line}");
+            assert_eq!(line.chars().count(), CELL_CHARS_MAX + 5);
+        }
+        let path = "x".repeat(4096);
+        assert!(table(&columns, &[row(path.clone())]).starts_with(&path));
     }
 
     #[test]

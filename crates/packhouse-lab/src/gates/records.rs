@@ -22,7 +22,7 @@ pub(crate) fn packet(bag: &Contents, reading: &Reading, failures: &mut Vec<Failu
         && info.packet != reading.packet_digest
     {
         let words = format!("bag-info.txt names {}", info.packet);
-        fail("packet.digest", PACKET, words);
+        fail("packet.digest", packhouse_bag::INFO_FILE, words);
     }
     if let Some(run) = &reading.run
         && run.packet != reading.packet_digest
@@ -292,6 +292,13 @@ pub(crate) fn leg(
             "run.clock",
             "its times go back, or are not within the run's".to_owned(),
         );
+    }
+    // Spans bound what a program tells of its time: the leg bounds the spans.
+    let last_ns = leg.lines.iter().map(|(_, line)| line.at_ns).max();
+    let lasted_ns = ended.saturating_sub(started);
+    if status != Status::Aborted && last_ns.is_some_and(|last_ns| last_ns > lasted_ns) {
+        let words = format!("lasted {lasted_ns} ns, and its exchange is longer");
+        fail("run.clock", words);
     }
 }
 

@@ -42,6 +42,7 @@ pub(crate) fn measure(rule: &prereg::Timing, legs: &[TimedLeg<'_>]) -> (Measure,
             in_words(paired.median),
         ));
         failures.extend(missed(rule, leg, &paired));
+        failures.extend(leg.unconfirmed());
         timings.push(timing(leg.plan, &paired));
     }
     let (wins, blocks, saving) = (
@@ -98,6 +99,34 @@ impl TimedLeg<'_> {
             }
         }
         spans
+    }
+}
+
+impl TimedLeg<'_> {
+    /// What the programs' words save over all blocks, if the controller's own spans do not bear out
+    /// half of it: a program that tells too little time still can't answer sooner.
+    fn unconfirmed(&self) -> Option<Failure> {
+        let (mut claimed_ns, mut spent_ns) = (0_i128, 0_i128);
+        for session in &self.sessions {
+            let sign = match session.treatment {
+                Treatment::Control => 1,
+                Treatment::Candidate => -1,
+            };
+            for good in &session.good {
+                let turn = good.case.turn;
+                if let (Some(timed), Some(reply)) = (good.checked.attested().timed, &turn.reply) {
+                    let span_ns = reply.at_ns.saturating_sub(turn.asked_ns);
+                    claimed_ns += sign * i128::from(timed.elapsed_ns);
+                    spent_ns += sign * i128::from(span_ns);
+                }
+            }
+        }
+        let is_borne_out = claimed_ns <= 0 || 2 * spent_ns >= claimed_ns;
+        let device = &self.plan.device;
+        let words = format!(
+            "{device}: {claimed_ns} ns saved by what was told, {spent_ns} ns by the controller"
+        );
+        (!is_borne_out).then(|| Failure::new("timing.unconfirmed", self.path, words))
     }
 }
 

@@ -245,8 +245,32 @@ fn timed(evidence: &Evidence, answered: &[&Turn]) -> Vec<Tamper> {
         let name = "timed: the control needs no time".to_owned();
         let codes = &["timing.wins", "timing.median"];
         tampers.push(Tamper::within(name, codes, changes.collect()));
+        tampers.extend(unconfirmed(&timed));
     }
     tampers
+}
+
+/// A candidate that tells no time at all, where that claims more than the spans bear out.
+fn unconfirmed(timed: &[&&Turn]) -> Option<Tamper> {
+    let (mut claimed_ns, mut spent_ns) = (0_i128, 0_i128);
+    let mut changes = Vec::new();
+    for turn in timed {
+        let ns = |value: &Value| i128::from(value.as_u64().unwrap_or(0));
+        let (case, reply) = (&turn.case.value, &turn.reply.value);
+        let span_ns = ns(&reply["at_ns"]) - ns(&case["at_ns"]);
+        if case["treatment"] == "control" {
+            claimed_ns += ns(&reply["message"]["timed"]["elapsed_ns"]);
+            spent_ns += span_ns;
+        } else {
+            claimed_ns -= 1;
+            spent_ns -= span_ns;
+            let told = |line: &mut Value| line["message"]["timed"]["elapsed_ns"] = json!(1);
+            changes.push(turn.reply.edited(told));
+        }
+    }
+    let name = "timed: the candidate needs no time".to_owned();
+    let is_noticed = claimed_ns > 0 && 2 * spent_ns < claimed_ns;
+    is_noticed.then(|| Tamper::within(name, &["timing.unconfirmed"], changes))
 }
 
 /// Cases that were declined.

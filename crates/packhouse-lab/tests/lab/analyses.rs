@@ -227,6 +227,34 @@ fn blocks_that_save_too_little_fail_by_wins_and_by_median_and_each_says_so() {
     assert_eq!(measured, "cpu: wins = 0 of 3, median = 0/1 ns");
 }
 
+/// A candidate that told one nanosecond for each case passed on its word.
+#[test]
+fn a_saving_that_the_controllers_own_spans_do_not_bear_out_fails() {
+    let codes = |spent_ns| {
+        let evidence = evidence(&Script {
+            spent_ns,
+            ..timed()
+        });
+        assert_eq!(findings(&evidence, &RECIPES), []);
+        failed(&stored(&evidence))
+    };
+    // Six cases of either save 24000 ns by their word: half is enough, a nanosecond less not.
+    assert_eq!(codes([7_000, 5_000]), []);
+    assert_eq!(codes([6_999, 5_000]), only("timing", "timing.unconfirmed"));
+    assert_eq!(codes([5_000, 9_000]), only("timing", "timing.unconfirmed"));
+    // Nothing is claimed of a candidate that is slower, whatever the spans say.
+    let slower = Script {
+        timed_ns: [5_000, 9_000],
+        spent_ns: [0, 90_000],
+        ..timed()
+    };
+    let told = failed(&stored(&evidence(&slower)));
+    assert!(
+        !told[0].1.contains(&"timing.unconfirmed".to_owned()),
+        "{told:?}"
+    );
+}
+
 #[test]
 fn an_aborted_run_is_an_abort_whatever_its_rows_say_and_a_torn_line_counts_for_nothing() {
     let whole = evidence(&timed());

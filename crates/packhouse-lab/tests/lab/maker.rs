@@ -40,6 +40,8 @@ pub(crate) struct Script {
     pub(crate) kind: Kind,
     /// How long a timed case of the control takes, and of the candidate.
     pub(crate) timed_ns: [u64; 2],
+    /// How much longer such an answer takes by the controller's clock than any other line.
+    pub(crate) spent_ns: [u64; 2],
     /// Changes an answer of the candidate before it is recorded.
     pub(crate) answer: fn(&PlannedCase, &mut Answer, &mut BTreeMap<String, Vec<u8>>),
     /// Whether the programs say that they poison.
@@ -57,6 +59,7 @@ pub(crate) fn timed() -> Script {
         prereg: prereg("mrow-identity-v1-v1", TIMING),
         kind: Kind::Run,
         timed_ns: [9_000, 5_000],
+        spent_ns: [9_000, 5_000],
         answer: |_, _, _| {},
         poisons: true,
     }
@@ -586,6 +589,13 @@ impl Teller<'_> {
             }
             None => self.answer(&made.fixture, ask, &order),
         };
+        if let Reply::Answer(Answer { timed: Some(_), .. }) = &reply {
+            let [control_ns, candidate_ns] = self.script.spent_ns;
+            self.now_ns += match ask.treatment {
+                Treatment::Control => control_ns,
+                Treatment::Candidate => candidate_ns,
+            };
+        }
         self.line(ask.treatment, Event::Said(Box::new(reply)));
         let mut seen = SeenRecord {
             index: order.index,
@@ -594,7 +604,9 @@ impl Teller<'_> {
         for (file, bytes) in outputs {
             let sha256 = Digest::of(&bytes);
             let length = bytes.len() as u64;
-            self.payload.insert(format!("outputs/{sha256}"), bytes);
+            if length > 0 {
+                self.payload.insert(format!("outputs/{sha256}"), bytes);
+            }
             let output = SeenOutput::File {
                 bytes: length,
                 sha256,
