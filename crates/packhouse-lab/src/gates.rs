@@ -437,7 +437,7 @@ fn in_ns(seconds: u64) -> u64 {
 }
 
 const NOTHING: Digest = Digest::from_bytes([0; 32]);
-const SAYS: [&str; 4] = [
+const SAYS: [&str; 5] = [
     "when the preregistration was written: the ledger's chain and its copies elsewhere say that",
     "that no other run was made: the marker and the ledger's nonce say that, on the hosts that \
      share them",
@@ -445,6 +445,8 @@ const SAYS: [&str; 4] = [
      attested by the program",
     "drawn inputs follow from the nonce by the fixture's recipe, which a reader without the \
      recipes can't repeat",
+    "mapped files are those of a program and of what it had started when it was looked at: a \
+     process that came and went between is not seen",
 ];
 const SAYS_REHEARSAL: &str = "this was a rehearsal: a null program played the candidate";
 const SAYS_ABORTED: &str = "the run did not end by itself: nothing after its end was judged";

@@ -140,6 +140,15 @@ pub fn tampers(evidence: &Evidence) -> Vec<Tamper> {
 
 /// Tampers in every way, and has each copy judged by all, on as many cores as there are.
 pub fn run(evidence: &Evidence, judges: &[&dyn Judge]) -> Vec<Outcome> {
+    run_unless(evidence, judges, || false).unwrap_or_default()
+}
+
+/// The same, or nothing where `is_over` says before some copy that this process has to end.
+pub(crate) fn run_unless(
+    evidence: &Evidence,
+    judges: &[&dyn Judge],
+    is_over: fn() -> bool,
+) -> Option<Vec<Outcome>> {
     let tampers = tampers(evidence);
     let workers = std::thread::available_parallelism().map_or(1, |cores| cores.get().min(8));
     let share = tampers.len().div_ceil(workers).max(1);
@@ -154,16 +163,19 @@ pub fn run(evidence: &Evidence, judges: &[&dyn Judge]) -> Vec<Outcome> {
             expected: tamper.expected.clone(),
         }
     };
+    let each = |tamper: &Tamper| (!is_over()).then(|| judged(tamper));
+    let all = |share: &[Tamper]| share.iter().map(&each).collect::<Option<Vec<Outcome>>>();
     std::thread::scope(|scope| {
         let shares = tampers.chunks(share);
-        let workers =
-            shares.map(|share| scope.spawn(|| share.iter().map(&judged).collect::<Vec<Outcome>>()));
-        let workers: Vec<_> = workers.collect();
+        let workers: Vec<_> = shares.map(|share| scope.spawn(|| all(share))).collect();
         let done = workers.into_iter().map(|worker| {
             let done = worker.join();
             done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         });
-        done.flatten().collect()
+        // Every worker is joined, also those behind one that was told to end.
+        let done: Vec<Option<Vec<Outcome>>> = done.collect();
+        let done: Option<Vec<Vec<Outcome>>> = done.into_iter().collect();
+        done.map(|shares| shares.into_iter().flatten().collect())
     })
 }
 

@@ -131,7 +131,11 @@ fn is_of_this_run(
     let run = contents.get("data/run.json").map(RunRecord::parse);
     let run = run.and_then(Result::ok);
     let run = run.is_some_and(|run| {
-        let nonce = ledger.state().packets().get(&packet).and_then(|state| state.nonce);
+        let nonce = ledger
+            .state()
+            .packets()
+            .get(&packet)
+            .and_then(|state| state.nonce);
         run.packet == packet && Some(run.nonce) == nonce
     });
     let consumed = ledger.entries().iter().find_map(|entry| match &entry.act {

@@ -78,7 +78,10 @@ pub fn rehearse(
     let all = all(campaign, writer, frozen, second, &mut rehearsal);
     rehearsal.fault = all.err();
     if is_over_while_tampered(campaign, &rehearsal) {
-        return Err(CampaignError::Refused(Fault::new(Stage::Analysis, INTERRUPTED)));
+        return Err(CampaignError::Refused(Fault::new(
+            Stage::Analysis,
+            INTERRUPTED,
+        )));
     }
     rehearsal.elapsed_ns = campaign.lab.clock.steady_ns().saturating_sub(started_ns);
     let fault = rehearsal.fault.as_ref();
@@ -103,7 +106,9 @@ pub fn rehearse(
 /// a rehearsal says something of the packet, and this would not.
 fn is_over_while_tampered(campaign: &Campaign<'_>, rehearsal: &Rehearsal) -> bool {
     let fault = rehearsal.fault.as_ref();
-    (campaign.interrupted)() && rehearsal.tampers == 0 && fault.is_some_and(|f| f.reason == INTERRUPTED)
+    (campaign.interrupted)()
+        && rehearsal.tampers == 0
+        && fault.is_some_and(|f| f.reason == INTERRUPTED)
 }
 
 /// Whether the ledger admits a rehearsal: asked before anything is run.

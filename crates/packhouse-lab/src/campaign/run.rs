@@ -394,7 +394,9 @@ pub(crate) fn release(
 }
 
 fn is_evidence(home: &Dir) -> bool {
-    let data = home.open_dir(OPEN_DIR).and_then(|bag| bag.open_dir(DATA_DIR));
+    let data = home
+        .open_dir(OPEN_DIR)
+        .and_then(|bag| bag.open_dir(DATA_DIR));
     let names = ["marker.json", "authority.jsonl", "run.json"];
     data.is_ok_and(|data| names.iter().any(|name| data.stat_entry(name).is_ok()))
 }

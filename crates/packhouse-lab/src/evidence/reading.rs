@@ -72,9 +72,17 @@ impl Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}: {}", self.code, self.path, self.words)
+        write!(f, "{}: {}: ", self.code, self.path)?;
+        // A program's own words may be in it, as many as a message has.
+        match self.words.char_indices().nth(WORDS_MAX) {
+            None => f.write_str(&self.words),
+            Some((end, _)) => write!(f, "{} ...", &self.words[..end]),
+        }
     }
 }
+
+/// Most characters of a failure's words in an analysis.
+const WORDS_MAX: usize = 500;
 
 impl Reading {
     /// Reads the payload of a bag.
