@@ -64,6 +64,13 @@ fn waits(args: &LabLaneWaitArgs, action: LaneAction, place: &Place) -> Result<An
     let (lane, reason) = (name("a lane", &args.id)?, words("--reason", &args.reason)?);
     let until = Date::parse(&args.until)
         .map_err(|error| Failure::usage("no day for --until", &args.until).because(&error))?;
+    let opened = Opened::of(place)?;
+    let today = day_of(opened.lab().clock.wall_ns());
+    if until.as_str() < today.as_str() {
+        return Err(Failure::usage("a day that is over for --until", &until)
+            .cause(format!("today is {today}, by UTC"))
+            .hint(place.hint(&format!("lane resume {lane} --reason TEXT"))));
+    }
     let entering = Entering {
         line: format!("{action} lane {lane} until {until}: {reason}"),
         irreversible: irreversible(action),
@@ -80,7 +87,26 @@ fn waits(args: &LabLaneWaitArgs, action: LaneAction, place: &Place) -> Result<An
         }
         .into(),
     };
-    enter(&Opened::of(place)?, args.execute, entering)
+    enter(&opened, args.execute, entering)
+}
+
+/// The day of a wall time as YYYY-MM-DD, by UTC. Source: proleptic Gregorian calendar of ISO 8601,
+/// whose years begin with March here, so that a leap day is a year's last.
+fn day_of(wall_ns: i64) -> String {
+    const DAY_NS: i64 = 86_400_000_000_000;
+    const ERA_DAYS: i64 = 146_097;
+    let days = wall_ns.div_euclid(DAY_NS) + 719_468;
+    let (era, of_era) = (days.div_euclid(ERA_DAYS), days.rem_euclid(ERA_DAYS));
+    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month + 2) / 5 + 1;
+    let (month, later) = if month < 10 {
+        (month + 3, 0)
+    } else {
+        (month - 9, 1)
+    };
+    format!("{:04}-{month:02}-{day:02}", year + era * 400 + later)
 }
 
 /// Digest of a lane's document, which must be as its format has it.
@@ -172,5 +198,27 @@ fn until(state: &LaneState) -> Option<&str> {
     match &state.phase {
         LanePhase::Paused { until } | LanePhase::Blocked { until } => Some(until.as_str()),
         LanePhase::Open | LanePhase::Closed => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn days_are_those_of_the_calendar() {
+        const DAY_NS: i64 = 86_400_000_000_000;
+        for (days, day) in [
+            (-1, "1969-12-31"),
+            (0, "1970-01-01"),
+            (11_016, "2000-02-29"),
+            (11_017, "2000-03-01"),
+            (20_787, "2026-11-30"),
+            (47_540, "2100-02-28"),
+            (47_541, "2100-03-01"),
+        ] {
+            assert_eq!(day_of(days * DAY_NS), day);
+            assert_eq!(day_of(days * DAY_NS + DAY_NS - 1), day);
+        }
     }
 }

@@ -54,6 +54,7 @@ mod lab_campaign;
 mod lab_enter;
 mod lab_host;
 mod lab_init;
+mod lab_judges;
 mod lab_lane;
 mod lab_lane_new;
 mod lab_ledger;

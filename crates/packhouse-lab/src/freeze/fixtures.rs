@@ -5,6 +5,7 @@ use crate::packet::FixtureRef;
 use crate::prereg::{Prereg, Promise};
 use crate::recipes::{Made, Recipes};
 use crate::schedule::case_of;
+use packhouse_fixture::Fixture;
 use std::sync::Arc;
 
 /// Why a fixture can't serve an experiment.
@@ -16,6 +17,16 @@ pub enum FixtureFault {
     /// It has no case of any width and arm of the matrix.
     #[error("has no case of any width and arm of the matrix; it has {has}")]
     NoCell {
+        /// Widths and arms that it has.
+        has: String,
+    },
+    /// It lacks a cell of the matrix: what is not asked would look as if it had been.
+    #[error("width {width}, arm {arm} of the matrix: no such case; it has {has}")]
+    NotAll {
+        /// The width of the matrix.
+        width: u64,
+        /// The arm of the matrix.
+        arm: String,
         /// Widths and arms that it has.
         has: String,
     },
@@ -67,19 +78,23 @@ fn fit(prereg: &Prereg, id: &str, made: &Arc<Made>) -> Result<(), FixtureFault> 
     });
     let cells: Vec<_> = cells.collect();
     if cells.is_empty() {
-        let has = fixture.cases.iter();
-        let has: Vec<String> = has
-            .map(|case| format!("{} {}", case.width, case.arm))
-            .collect();
-        return Err(FixtureFault::NoCell {
-            has: has.join(", "),
-        });
+        return Err(FixtureFault::NoCell { has: has(fixture) });
     }
     if matrix.promise == Promise::Near
         && let Some(case) = cells.iter().find(|case| case.near.is_empty())
     {
         let (width, arm) = (case.width, case.arm.clone());
         return Err(FixtureFault::NoBound { width, arm });
+    }
+    for arm in &matrix.arms {
+        let mut widths = matrix.widths.iter();
+        if let Some(width) = widths.find(|width| case_of(fixture, arm, **width).is_none()) {
+            return Err(FixtureFault::NotAll {
+                width: *width,
+                arm: arm.clone(),
+                has: has(fixture),
+            });
+        }
     }
     match &prereg.timing {
         Some(timing) if timing.fixture == id => case_of(fixture, &timing.arm, timing.width)
@@ -90,4 +105,13 @@ fn fit(prereg: &Prereg, id: &str, made: &Arc<Made>) -> Result<(), FixtureFault> 
             }),
         Some(_) | None => Ok(()),
     }
+}
+
+/// Widths and arms that a fixture has.
+fn has(fixture: &Fixture) -> String {
+    let has = fixture.cases.iter();
+    let has: Vec<String> = has
+        .map(|case| format!("{} {}", case.width, case.arm))
+        .collect();
+    has.join(", ")
 }

@@ -188,10 +188,10 @@ pub(super) fn of_packet(page: &Page, packet: &Packet) -> Next {
     }
     let act = match packet.state {
         PacketState::Registered | PacketState::RehearsedRed => "rehearse",
-        PacketState::RehearsedGreen => "review",
+        PacketState::RehearsedGreen => return review(packet),
         PacketState::Reviewed => match packet.approvals_missing() {
             0 => "arm",
-            _ => "review",
+            _ => return review(packet),
         },
         PacketState::Armed | PacketState::Released => "run",
         PacketState::Nonce | PacketState::Consumed | PacketState::Closed => {
@@ -206,6 +206,12 @@ pub(super) fn of_packet(page: &Page, packet: &Packet) -> Next {
         }
     };
     Next::Command(format!("packhouse lab {act} {}", name(packet)))
+}
+
+/// A review, with the words that it must have. Without `--execute` it only says what it would do.
+fn review(packet: &Packet) -> Next {
+    let words = "--reviewer NAME --verdict approve --note TEXT";
+    Next::Command(format!("packhouse lab review {} {words}", name(packet)))
 }
 
 impl Packet {

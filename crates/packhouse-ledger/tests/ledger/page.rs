@@ -27,15 +27,13 @@ fn shown(page: &Page, experiment: &str) -> (String, String) {
     )
 }
 
+const REVIEW: &str = "`packhouse lab review one --reviewer NAME --verdict approve --note TEXT`";
+
 #[test]
 fn each_state_of_a_packet_has_its_words_and_its_next_act() {
     for (standing, state, next) in [
         ("registered", "registered", "`packhouse lab rehearse one`"),
-        (
-            "rehearsed",
-            "rehearsed, green",
-            "`packhouse lab review one`",
-        ),
+        ("rehearsed", "rehearsed, green", REVIEW),
         ("reviewed", "reviewed", "`packhouse lab arm one`"),
         ("armed", "armed", "`packhouse lab run one`"),
         (
@@ -100,7 +98,7 @@ fn the_next_act_counts_approvals_against_the_preregistration() {
     };
     documents.plans.insert("one".to_owned(), Found::Here(plan));
     let page = Page::of(&story.ledger(), &documents);
-    assert_eq!(shown(&page, "one").1, "`packhouse lab review one`");
+    assert_eq!(shown(&page, "one").1, REVIEW);
 }
 
 /// What waits says until when; what is closed has no next act, but what was begun is finished.
