@@ -137,6 +137,13 @@ fn sessions(lines: &[At], turn: &Turn) -> Vec<Tamper> {
         })
     });
     push("an answer after a year", &["budget"], later.collect());
+    let all = own.iter().map(|line| {
+        line.edited(|line| {
+            let at_ns = line["at_ns"].as_u64().unwrap_or_default();
+            line["at_ns"] = json!(at_ns.saturating_add(YEAR_NS));
+        })
+    });
+    push("every line a year later", &["run.clock"], all.collect());
     tampers
 }
 
