@@ -17,13 +17,13 @@ pub(crate) fn execute(args: &LabPacketArgs, place: &Place) -> Result<Answer, Fai
     let opened = Opened::of(place)?;
     if !args.execute {
         let ledger = opened.ledger()?;
-        let act = judged(&opened, &ledger, &args.packet)?;
+        let (act, is_kept) = judged(&opened, &ledger, &args.packet)?;
         let command = place.hint(&format!("arm {} --execute", args.packet));
-        return Ok(told(&act).planned(&command));
+        return Ok(told(&act, is_kept).planned(&command));
     }
     let mut writer = opened.writer()?;
-    let act = judged(&opened, writer.ledger(), &args.packet)?;
-    let mut told = told(&act);
+    let (act, is_kept) = judged(&opened, writer.ledger(), &args.packet)?;
+    let mut told = told(&act, is_kept);
     let index = opened.append(&mut writer, act)?;
     told.lines.push(format!("{LEDGER}: entry {index}"));
     let mut answer = told.done();
@@ -32,15 +32,29 @@ pub(crate) fn execute(args: &LabPacketArgs, place: &Place) -> Result<Answer, Fai
     Ok(answer)
 }
 
-fn judged(opened: &Opened<'_>, ledger: &Ledger, text: &str) -> Result<Armed, Failure> {
+fn judged(opened: &Opened<'_>, ledger: &Ledger, text: &str) -> Result<(Armed, bool), Failure> {
     let packet = opened.packet(ledger, text)?;
     let act = review::arm(&opened.lab(), ledger, packet, &Recipes::default());
     let act = act.map_err(|error| refused(opened, text, &error))?;
     opened.accepts(ledger, &Act::from(act.clone()))?;
-    Ok(act)
+    let is_kept = review::is_kept(&opened.lab(), ledger, packet);
+    let is_kept = is_kept.map_err(|error| refused(opened, text, &error))?;
+    Ok((act, is_kept))
 }
 
-fn told(act: &Armed) -> Told {
+fn told(act: &Armed, is_kept: bool) -> Told {
+    let mut told = told_of(act);
+    if !is_kept {
+        let kept = format!(
+            "rehearsals/{}: gone; only the ledger knows what it was",
+            act.packet
+        );
+        told.lines.push(kept);
+    }
+    told
+}
+
+fn told_of(act: &Armed) -> Told {
     let reviews: Vec<String> = act.reviews.iter().map(u64::to_string).collect();
     Told {
         lines: vec![
@@ -68,7 +82,7 @@ fn refused(opened: &Opened<'_>, text: &str, error: &ArmError) -> Failure {
     let not = || Failure::new("not armed", text);
     match error {
         ArmError::Freeze(error) => of_freeze(not(), place, error),
-        ArmError::Stale(_) => {
+        ArmError::Stale(_) | ArmError::Rehearsal { .. } => {
             let rehearse = place.hint(&format!("rehearse {text} --execute"));
             not().because(error).hint(rehearse)
         }

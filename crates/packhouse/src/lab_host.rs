@@ -216,10 +216,18 @@ impl Host for ThisHost {
 
     fn mapped_objects(&self, pid: u32) -> Result<Vec<Object>, HostError> {
         let what = format!("what process {pid} has loaded");
-        let path = PathBuf::from(format!("/proc/{pid}/maps"));
-        let maps = read_at_most(&path, MAPS_BYTES_MAX);
-        let maps = maps.map_err(|error| unknown(&what, error.to_string()))?;
-        let mapped = lab_mapped::executable(&maps).map_err(|why| unknown(&what, why))?;
+        let mut mapped = lab_mapped::of(pid).map_err(|why| unknown(&what, why))?;
+        let offspring = lab_mapped::offspring(pid).map_err(|why| unknown(&what, why))?;
+        for process in offspring {
+            // It may be gone by now; that it had what is not frozen is not seen then.
+            match lab_mapped::of(process) {
+                Ok(its) => mapped.extend(its),
+                Err(_) if !lab_mapped::is_alive(process) => {}
+                Err(why) => return Err(unknown(&format!("{what}, process {process}"), why)),
+            }
+        }
+        mapped.sort();
+        mapped.dedup();
         let named = mapped
             .iter()
             .map(|path| named(path, self.content_of(path)?));
@@ -287,4 +295,3 @@ fn unknown(what: &str, why: String) -> HostError {
 const SETTLED_NS: i64 = 2_000_000_000;
 const PIECE_BYTES: usize = 1 << 20;
 const TEXT_BYTES_MAX: usize = 4 << 20;
-const MAPS_BYTES_MAX: usize = 16 << 20;
