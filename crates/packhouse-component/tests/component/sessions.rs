@@ -22,6 +22,8 @@ use std::path::Path;
 /// Gives the samples' elements, or declines odd repeats, or makes a boundary too short.
 struct Sample {
     cut: usize,
+    /// How often it was run.
+    runs: u64,
 }
 
 impl Component for Sample {
@@ -46,6 +48,7 @@ impl Component for Sample {
         inputs: &BTreeMap<String, Vec<u8>>,
     ) -> Result<Ran, String> {
         assert_eq!(inputs["weights"], INPUT);
+        self.runs += 1;
         if order.repeat % 2 == 1 {
             return Err(format!("repeat {} is odd", order.repeat));
         }
@@ -58,7 +61,7 @@ impl Component for Sample {
             outputs: order.boundaries.iter().map(output).collect(),
             witnesses: vec![Witness {
                 path: "sample".to_owned(),
-                counters: BTreeMap::new(),
+                counters: BTreeMap::from([("runs".to_owned(), self.runs)]),
             }],
             capture: Capture::Unknown,
             warnings: Vec::new(),
@@ -120,7 +123,12 @@ fn served(requests: &[Request], cut: usize) -> (Result<(), ServeError>, Vec<Repl
     let frame = |request: &Request| encode(&request.render()).expect("because it is short");
     let input: Vec<u8> = requests.iter().flat_map(frame).collect();
     let mut output = Vec::new();
-    let result = serve(&RealFs, &mut &input[..], &mut output, &mut Sample { cut });
+    let result = serve(
+        &RealFs,
+        &mut &input[..],
+        &mut output,
+        &mut Sample { cut, runs: 0 },
+    );
     let mut frames = Frames::default();
     frames.push(&output);
     let mut replies = Vec::new();
@@ -197,6 +205,7 @@ fn the_serving_side_poisons_times_and_denies() {
     assert_eq!(hello.denies, ["network"]);
     let timed = answer.timed.expect("because it was asked for");
     assert_eq!(timed.cycles, 5);
+    assert_eq!(answer.witnesses[0].counters["runs"], 5);
     let counted = answer
         .witnesses
         .iter()
