@@ -48,7 +48,7 @@ environment = {}
 
 [program.candidate]
 program = "bin/candidate"
-arguments = ["--data=${lab}/models/m.bin", "http://[::1]:80/"]
+arguments = ["--data=${lab}/modules/a.py", "http://[::1]:80/"]
 environment = { MODULES = "${lab}/modules" }
 
 [matrix]
@@ -452,7 +452,7 @@ const CONTRADICTIONS: &[(&str, &str, &str)] = &[
         "program.candidate.program: exp",
     ),
     (
-        "--data=${lab}/models/m.bin",
+        "--data=${lab}/modules/a.py",
         "--data=/models",
         "program.candidate.arguments[0]: expected a te",
     ),

@@ -116,7 +116,7 @@ fn everything_that_changes_is_named_with_what_it_was_and_is() {
 /// been frozen.
 #[test]
 fn a_file_of_the_lab_that_a_program_is_told_of_is_frozen_or_refused() {
-    const DATA: &str = "--data=${lab}/models/m.bin";
+    const DATA: &str = "--data=${lab}/modules/a.py";
     for (word, said) in UNFROZEN {
         let desk = Desk::new();
         desk.sim.replace("/home/user/lab/loose.py", b"l", 0o644);
@@ -458,7 +458,7 @@ fn a_launch_has_the_lab_in_the_place_of_its_word_and_nothing_else_of_the_host() 
         );
         assert_eq!(
             launch.arguments,
-            ["--data=/home/user/lab/models", "http://[::1]:80/"]
+            ["--data=/home/user/lab/modules/a.py", "http://[::1]:80/"]
         );
         let environment: Vec<String> = launch
             .environment
