@@ -112,7 +112,7 @@ fn above(path: &Path) -> Option<PathBuf> {
 }
 
 fn is_folder(path: &Path) -> bool {
-    crate::files::entries(path).is_ok()
+    path.symlink_metadata().is_ok() && crate::files::entries(path).is_ok()
 }
 
 fn tree(path: &Path) -> Result<Tree, Failure> {
