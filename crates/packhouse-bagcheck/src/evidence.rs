@@ -20,6 +20,11 @@ pub(crate) fn check(
 ) {
     let is_alone = !tree.keys().any(|path| path.starts_with("bag/"));
     let prefix = if is_alone { "" } else { "bag/" };
+    if is_alone && tree.keys().any(|path| path.starts_with("bag.open/")) {
+        let words = "not closed: its run goes on, or was killed and is not finished";
+        report.find("bag.not-bagit", "bag.open", words);
+        return;
+    }
     bagit::check(report, tree, prefix);
     let data = format!("{prefix}data/");
     let payload: Tree = tree

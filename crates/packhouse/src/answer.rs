@@ -81,10 +81,7 @@ pub(crate) fn fitted_table(columns: &[Column], rows: &[Vec<String>]) -> String {
 
 /// The rows, with the widest columns of words cut until a line has `chars` characters.
 fn fitted(columns: &[Column], rows: &[Vec<String>], chars: usize) -> Vec<Vec<String>> {
-    let shown = |row: &Vec<String>| {
-        let cells = row.iter().map(|cell| Shown(cell).to_string());
-        cells.map(|cell| shortened(&cell, CELL_CHARS_MAX)).collect()
-    };
+    let shown = |row: &Vec<String>| row.iter().map(|cell| Shown(cell).to_string()).collect();
     let rows: Vec<Vec<String>> = rows.iter().map(shown).collect();
     let width = |index: usize| {
         let cells = rows.iter().filter_map(|row| row.get(index));
@@ -135,7 +132,10 @@ const CELL_CHARS_MAX: usize = 4096;
 /// text of others: what a terminal would obey in them is spelled out, and of a longer one than
 /// anybody reads the start and the end are shown.
 pub(crate) fn table(columns: &[Column], rows: &[Vec<String>]) -> String {
-    let shown = |row: &Vec<String>| row.iter().map(|cell| Shown(cell).to_string()).collect();
+    let shown = |row: &Vec<String>| {
+        let cells = row.iter().map(|cell| Shown(cell).to_string());
+        cells.map(|cell| shortened(&cell, CELL_CHARS_MAX)).collect()
+    };
     let rows: Vec<Vec<String>> = rows.iter().map(shown).collect();
     let width = |index: usize| {
         let cells = rows.iter().filter_map(|row| row.get(index));

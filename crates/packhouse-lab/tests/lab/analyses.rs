@@ -105,7 +105,7 @@ fn a_rehearsal_passes_though_the_null_program_can_not_do_what_the_candidate_can(
     assert_eq!((capture.passed, capture.decides), (Some(false), false));
     assert_eq!(analysis.verdict, Verdict::Pass, "{:#?}", analysis.gates);
     assert_eq!(findings(&evidence, &RECIPES), []);
-    assert_eq!(analysis.says.len(), 5);
+    assert_eq!(analysis.says.len(), 6);
 }
 
 #[test]
