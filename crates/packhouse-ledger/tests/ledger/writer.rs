@@ -103,7 +103,9 @@ fn what_contradicts_is_refused_before_a_byte_is_written_and_the_writer_goes_on()
 fn a_lock_that_is_removed_while_it_is_held_lets_no_second_writer_in() {
     let sim = begun();
     let first = writer(&sim).expect("because nobody else writes");
-    dir(&sim, "lab").unlink("ledger.lock").expect("because it is there");
+    dir(&sim, "lab")
+        .unlink("ledger.lock")
+        .expect("because it is there");
     let error = writer(&sim).expect_err("because somebody does");
     assert_eq!(
         error.to_string(),
