@@ -172,8 +172,9 @@ fn all(
     tampered(campaign, (&home, writer), second, rehearsal)
 }
 
-/// Starts the candidate itself, to its hello and bye: no case is asked of it before its marker. What
-/// it can't do, and what it has mapped that is not frozen, is better found here than in its one run.
+/// Starts the candidate itself, to its hello and bye: no case is asked of it before its marker.
+/// What it can't do, and what it has mapped that is not frozen, is better found here than in its
+/// one run.
 fn greeted(campaign: &Campaign<'_>, frozen: &Frozen, nonce: Digest) -> Result<(), Fault> {
     let candidate = Treatment::Candidate;
     let fault = |stage, reason: String| Fault::new(stage, format!("candidate: {reason}"));

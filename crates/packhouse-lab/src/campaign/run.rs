@@ -371,8 +371,8 @@ fn released(
     Ok(Ran::Released(fault))
 }
 
-/// Gives a packet back that nothing irreversible was done with. An open bag that has a marker or the
-/// ledger's lines is of a run that asked cases: it is evidence, of whose run ever, and stays.
+/// Gives a packet back that nothing irreversible was done with. An open bag that has a marker or
+/// the ledger's lines is of a run that asked cases: it is evidence, of whose run ever, and stays.
 pub(crate) fn release(
     campaign: &Campaign<'_>,
     writer: &mut Writer,
