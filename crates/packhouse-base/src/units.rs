@@ -31,7 +31,8 @@ pub fn duration_ns(ns: u64) -> String {
     }
 }
 
-/// Renders nanoseconds in seconds with as many digits as say something: `600 s`, `1.9 s`, `0.0123 s`.
+/// Renders nanoseconds in seconds, with as many digits as say something: `600 s`, `1.9 s`,
+/// `0.0123 s`.
 /// At most three digits stand behind the first one that is not 0, and no more than one from 1 s on;
 /// what is cut off is no more than that.
 pub fn seconds(ns: u64) -> String {

@@ -192,7 +192,7 @@ impl Drop for Exchange {
     }
 }
 
-/// Removes what drivers of a user left that were killed, as far as it can be: nothing depends on it.
+/// Removes what killed drivers of a user left, as far as it can be: nothing depends on it.
 pub fn sweep(parent: &Dir, uid: u32) {
     for name in parent.list().unwrap_or_default() {
         if !name.as_encoded_bytes().starts_with(PREFIX.as_bytes()) {

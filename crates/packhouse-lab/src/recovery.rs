@@ -2,7 +2,8 @@
 //!
 //! Invariants:
 //! - no program is started, and no case is asked: a packet is run once, whatever became of it;
-//! - a nonce without a marker of its own is released, a marker is an abort, a closed bag is finished;
+//! - a nonce without a marker of its own is released, a marker is an abort, a closed bag is
+//!   finished;
 //! - every step may be killed and done again.
 //!
 //! Specified in `docs/format/evidence.md`, section 6.
@@ -38,9 +39,9 @@ pub enum Recovered {
 /// Finishes what a killed run of a packet left.
 ///
 /// # Errors
-/// When this user's marker is there and the ledger knows no nonce, when a verdict is due and this is
-/// not the program that the packet froze, when the bag is not the one that
-/// was closed, and when something can't be read or written; it may be called again then.
+/// When this user's marker is there and the ledger knows no nonce, when a verdict is due and this
+/// is not the program that the packet froze, when the bag is not the one that was closed, and when
+/// something can't be read or written; it may be called again then.
 pub fn recover(
     campaign: &Campaign<'_>,
     writer: &mut Writer,

@@ -149,7 +149,7 @@ fn folder(args: &LabInitArgs, given: Option<&Path>) -> Result<PathBuf, Failure> 
     };
     let absolute = std::path::absolute(folder);
     let absolute = absolute.map_err(|error| unusable(folder, &error))?;
-    if absolute.symlink_metadata().is_ok() && !absolute.is_dir() {
+    if absolute.symlink_metadata().is_ok() && crate::files::entries(&absolute).is_err() {
         return Err(Failure::usage("not a folder", absolute.display())
             .hint(format!("ls -ld {}", quoted(&absolute))));
     }

@@ -1,5 +1,5 @@
-//! Drawn fixtures of a run that broke off: the bag gets them when no program lives, so what a killed
-//! run had asked is read from its exchanges.
+//! Drawn fixtures of a run that broke off: the bag gets them when no program lives, so what a
+//! killed run had asked is read from its exchanges.
 
 use super::{Campaign, fixture_folder};
 use crate::evidence::{Event, Line};

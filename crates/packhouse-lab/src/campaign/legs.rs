@@ -235,7 +235,7 @@ impl Running<'_> {
         }
     }
 
-    /// The fixture of a case. A drawn one is in no file yet: a program could read what it must make.
+    /// The fixture of a case. A drawn one is in no file yet: a program could read its answers.
     fn inputs(&self, case: &PlannedCase) -> Result<std::sync::Arc<Made>, Fault> {
         let recipes = &self.campaign.recipes;
         let made = recipes.repeat(&case.fixture, case.repeat, self.nonce);

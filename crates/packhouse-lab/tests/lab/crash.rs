@@ -7,8 +7,7 @@
 
 use crate::played::{Played, Programs};
 use packhouse_base::digest::Digest;
-use packhouse_lab::analysis::Verdict;
-use packhouse_lab::campaign::{CampaignError, Frozen, Ran, run};
+use packhouse_lab::campaign::{CampaignError, Frozen, run};
 use packhouse_lab::recovery::{Recovered, recover};
 use packhouse_ledger::state::Standing;
 use packhouse_ledger::{Ledger, Writer};

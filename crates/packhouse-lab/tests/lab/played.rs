@@ -444,6 +444,29 @@ struct Running {
     tap: Box<dyn Tap>,
 }
 
+impl Running {
+    /// Says that a case is not run.
+    fn decline(&mut self, order: &CaseOrder, reason: String) -> Outcome {
+        let declined = Declined {
+            index: order.index,
+            reason: reason.clone(),
+        };
+        told(
+            self.tap.as_mut(),
+            self.programs.now_ns(),
+            Side::Component,
+            &Reply::Declined(declined).render(),
+        );
+        let seen = seen(order, &BTreeMap::new());
+        self.tap.told(&Event::Saw {
+            at_ns: self.programs.now_ns(),
+            index: order.index,
+            seen: &seen,
+        });
+        Outcome::Declined(reason)
+    }
+}
+
 impl Session for Running {
     fn introduction(&self) -> &Introduction {
         &self.introduction
@@ -483,30 +506,10 @@ impl Session for Running {
         if self.manner == Manner::Dies && order.index == 1 {
             return Err(broken("in case 1: the program ended by signal 9"));
         }
-        let made = match run(&order, ask) {
+        let mut made = match run(&order, ask) {
             Ok(made) => made,
-            Err(reason) => {
-                let index = order.index;
-                let declined = Declined {
-                    index,
-                    reason: reason.clone(),
-                };
-                told(
-                    self.tap.as_mut(),
-                    self.programs.now_ns(),
-                    Side::Component,
-                    &Reply::Declined(declined).render(),
-                );
-                let seen = seen(&order, &BTreeMap::new());
-                self.tap.told(&Event::Saw {
-                    at_ns: self.programs.now_ns(),
-                    index,
-                    seen: &seen,
-                });
-                return Ok(Outcome::Declined(reason));
-            }
+            Err(reason) => return Ok(self.decline(&order, reason)),
         };
-        let mut made = made;
         if self.manner == Manner::WrongBit && order.index == 1 {
             made.values_mut().for_each(|bytes| bytes[0] ^= 1);
         }

@@ -207,6 +207,13 @@ fn forms_have_one_spelling() {
             "{verdict}"
         );
     }
+}
+
+#[test]
+fn words_are_not_empty_and_reviewers_are_plain() {
+    let said =
+        |act: Act, field: &str, value: Value| fault(&with(&line_of(&act), field, Some(value)));
+    let lane = || Act::from(lane("cpu", LaneAction::Pause));
     // Words are not empty; a text may be.
     assert_eq!(said(lane(), "reason", json!("")), Some("ledger.type"));
     assert_eq!(

@@ -182,14 +182,13 @@ fn without_execute_nothing_is_written_and_what_stays_is_named() {
 }
 
 #[test]
-fn lanes_wait_go_on_and_end_and_each_refusal_says_why() {
+fn a_lane_is_opened_once_and_each_refusal_says_why() {
     let world = World::new();
     let refused = |words: &[&str], exit, expected| world.refuses(words, exit, expected);
     let act = |action: &'static str, lane: &'static str, more: &[&'static str]| {
         let words = ["lane", action, lane, "--reason", "it's over", "--execute"];
         [&words, more].concat()
     };
-    let until = ["--until", "2199-12-24"];
     refused(
         &act("open", "example", &[]),
         3,
@@ -206,6 +205,23 @@ fn lanes_wait_go_on_and_end_and_each_refusal_says_why() {
         3,
         "lane example is open: there is nothing to resume",
     );
+    refused(&["lane", "pause", "example", "--reason", "x"], 2, "--until");
+    refused(
+        &["lane", "close", "example", "--reason", " "],
+        2,
+        "says nothing: --reason",
+    );
+}
+
+#[test]
+fn a_wait_has_a_day_to_come_and_a_closed_lane_stays_closed() {
+    let world = World::new();
+    let refused = |words: &[&str], exit, expected| world.refuses(words, exit, expected);
+    let act = |action: &'static str, lane: &'static str, more: &[&'static str]| {
+        let words = ["lane", action, lane, "--reason", "it's over", "--execute"];
+        [&words, more].concat()
+    };
+    let until = ["--until", "2199-12-24"];
     refused(
         &act("pause", "none", &until),
         3,
@@ -223,12 +239,6 @@ fn lanes_wait_go_on_and_end_and_each_refusal_says_why() {
         &over,
         2,
         "hint: packhouse lab lane resume example --reason TEXT",
-    );
-    refused(&["lane", "pause", "example", "--reason", "x"], 2, "--until");
-    refused(
-        &["lane", "close", "example", "--reason", " "],
-        2,
-        "says nothing: --reason",
     );
     world.done(&act("pause", "example", &until));
     let list = world.json(&["lane", "ls"], 0);

@@ -129,22 +129,19 @@ fn sessions(lines: &[At], turn: &Turn) -> Vec<Tamper> {
             vec![Change::lines(path, end.number, 1, Vec::new())],
         );
     }
-    // Everything from one answer on comes a year later.
-    let later = own.iter().filter(|line| line.number > at).map(|line| {
-        line.edited(|line| {
-            let at_ns = line["at_ns"].as_u64().unwrap_or_default();
-            line["at_ns"] = json!(at_ns.saturating_add(YEAR_NS));
-        })
-    });
-    push("an answer after a year", &["budget"], later.collect());
-    let all = own.iter().map(|line| {
-        line.edited(|line| {
-            let at_ns = line["at_ns"].as_u64().unwrap_or_default();
-            line["at_ns"] = json!(at_ns.saturating_add(YEAR_NS));
-        })
-    });
-    push("every line a year later", &["run.clock"], all.collect());
+    let behind = own.iter().filter(|line| line.number > at);
+    let later = behind.map(|line| a_year_later(line)).collect();
+    push("an answer after a year", &["budget"], later);
+    let all = own.iter().map(|line| a_year_later(line)).collect();
+    push("every line a year later", &["run.clock"], all);
     tampers
+}
+
+fn a_year_later(line: &At) -> Change {
+    line.edited(|line| {
+        let at_ns = line["at_ns"].as_u64().unwrap_or_default();
+        line["at_ns"] = json!(at_ns.saturating_add(YEAR_NS));
+    })
 }
 
 /// Gates that a preregistration declares.
