@@ -457,8 +457,8 @@ const CONTRADICTIONS: &[(&str, &str, &str)] = &[
         "program.candidate.arguments[0]: expected a te",
     ),
     (
-        "${lab}/modules",
-        "/usr/lib:/lib",
+        "MODULES = \"${lab}/modules\"",
+        "MODULES = \"/usr/lib:/lib\"",
         "program.candidate.environment.MODULES: expected a te",
     ),
     (

@@ -394,7 +394,7 @@ const REFUSED: &[(&str, fn(&Desk))] = &[
         },
     ),
     (
-        "fixture mrow-identity-v1-v1: width 3, arm plain: no such case to time",
+        "fixture mrow-identity-v1-v1: width 3, arm plain of the matrix: no such case",
         |desk| {
             desk.edit("[4, 1]", "[4, 3]");
             desk.edit("width = 4\nepochs", "width = 3\nepochs");
