@@ -138,7 +138,7 @@ fn unescaped(path: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Read as _;
+    use std::io::{Read as _, Write as _};
 
     const MAPS: &str = "\
 55d0c0000000-55d0c0001000 r--p 00000000 fd:01 1311  /usr/bin/a b
@@ -185,14 +185,16 @@ mod tests {
             .stdout(piped())
             .spawn()
             .expect("because a shell is there");
-        let mut line = [0];
-        let read = shell.stdout.as_mut().map(|out| out.read(&mut line));
+        // What comes back was copied by the other program, so the shell's child is that one.
+        let wrote = shell.stdin.as_mut().map(|to| to.write_all(b"x"));
+        let mut lines = [0; 2];
+        let read = shell.stdout.as_mut().map(|out| out.read_exact(&mut lines));
         let found = offspring(shell.id());
         let mapped = found.iter().flatten().map(|child| of(*child));
         let mapped: Vec<_> = mapped.collect();
         drop(shell.stdin.take());
         shell.wait().expect("because it is ours");
-        assert!(matches!(read, Some(Ok(1))));
+        assert!(matches!((wrote, read), (Some(Ok(())), Some(Ok(())))));
         let has_cat = |paths: &PathBuf| {
             let name = paths.file_name().and_then(OsStr::to_str);
             name.is_some_and(|name| ["cat", "busybox", "coreutils"].contains(&name))

@@ -74,12 +74,12 @@ class Warns(Honest):
 
 class TellsApart(Honest):
     """Warns of each field by which a drawn case differs from the published one of its width, but
-    for its number and what is in its inputs."""
+    for its number, the poison that goes by the number, and what is in its inputs."""
 
     def case(self, request, reply):
-        key = request["width"], request["arm"]
+        key = "told", request["width"], request["arm"]
         shown = json.loads(json.dumps(request))
-        shown["index"] = None
+        shown["index"] = shown["poison"] = None
         for entry in [*shown["inputs"].values(), *shown["boundaries"]]:
             entry["file"] = entry["sha256"] = None
         old = ANSWERS.setdefault(key, shown)

@@ -530,7 +530,6 @@ impl World {
             "Endless" => ("Hangs", TIMEOUT),
             _ => (lie, TIMEOUT),
         };
-        let packhouse = Path::new(env!("CARGO_BIN_EXE_packhouse"));
         let python = "[program.candidate]\nprogram = \"python3\"\n";
         let arguments =
             format!("arguments = [\"${{lab}}/liar.py\", \"{lie}\", \"${{lab}}/packhouse\"");
@@ -542,11 +541,11 @@ impl World {
             ("repeats = 1", &format!("repeats = {count}")),
         ];
         // A frozen file is a regular one; the program itself would take long to measure.
-        let script = format!("#!/bin/sh\nexec {} \"$@\"\n", packhouse.display());
+        let script = "#!/bin/sh\nexec \"${0%/*}/modules/inner\" \"$@\"\n";
         Self::armed_with(&candidate, &[&edits[..], more].concat(), &|lab| {
             std::fs::copy(&liar, lab.join("liar.py")).expect("because it is free");
             let path = lab.join("packhouse");
-            std::fs::write(&path, &script).expect("because it is free");
+            std::fs::write(&path, script).expect("because it is free");
             let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
             std::fs::set_permissions(&path, mode).expect("because it is ours");
             mapped_modules(&lab.join("modules"));
@@ -554,7 +553,8 @@ impl World {
     }
 }
 
-/// Copies of all files that the liar's interpreter maps executable when its modules are loaded.
+/// Copies of all files that the liar's interpreter maps executable when its modules are loaded, and
+/// of those of the program that it starts.
 fn mapped_modules(to: &Path) {
     std::fs::create_dir(to).expect("because the lab is ours");
     let modules = "import hashlib, json, os, signal, struct, subprocess, sys, time";
@@ -572,7 +572,20 @@ fn mapped_modules(to: &Path) {
     };
     let code = maps.lines().filter(is_code);
     let paths = code.filter_map(|line| line.find('/').map(|at| &line[at..]));
-    let paths: std::collections::BTreeSet<&str> = paths.collect();
+    let packhouse = env!("CARGO_BIN_EXE_packhouse");
+    let loaded = Command::new("ldd").arg(packhouse).output();
+    let loaded = String::from_utf8(loaded.expect("because there is a loader").stdout);
+    let loaded = loaded.expect("because it is text");
+    let loaded = loaded
+        .split_whitespace()
+        .filter(|word| word.starts_with('/'));
+    let paths: std::collections::BTreeSet<&str> = paths.chain(loaded).collect();
+    // A link to the program would be a change of it for tests that run now; its symbols would take
+    // long to measure.
+    let mut strip = Command::new("strip");
+    strip.args(["--strip-debug", "-o"]).arg(to.join("inner"));
+    let stripped = strip.arg(packhouse).status();
+    assert!(stripped.expect("because whoever links has it").success());
     for (number, path) in paths.into_iter().enumerate() {
         let copy = to.join(format!("{number}.so"));
         std::fs::copy(path, copy).expect("because it is loaded");
