@@ -220,7 +220,8 @@ fn a_lane_and_a_preregistration_are_read_as_they_are_written() {
 
 #[test]
 fn every_field_is_needed_none_is_made_up_and_each_has_its_type() {
-    let documents: [(&str, fn(&[u8]) -> Result<(), String>); 2] = [
+    type Parse = fn(&[u8]) -> Result<(), String>;
+    let documents: [(&str, Parse); 2] = [
         (LANE, |bytes| {
             Lane::parse(bytes)
                 .map(drop)
@@ -263,12 +264,10 @@ fn every_field_is_needed_none_is_made_up_and_each_has_its_type() {
             let mut changed = whole.clone();
             if let Value::Table(fields) = at(&mut changed, above) {
                 fields.remove(last);
-                match (parse(&changed), OPTIONAL.contains(&shown(path).as_str())) {
-                    (said, false) => {
-                        let said = said.expect_err("because it is needed");
-                        assert_eq!(said, format!("{}: absent", shown(path)));
-                    }
-                    (Ok(()) | Err(_), true) => {}
+                let said = parse(&changed);
+                if !OPTIONAL.contains(&shown(path).as_str()) {
+                    let said = said.expect_err("because it is needed");
+                    assert_eq!(said, format!("{}: absent", shown(path)));
                 }
                 tried += 1;
             }

@@ -206,8 +206,11 @@ const UNFROZEN: &[(&str, &str)] = &[
     ),
 ];
 
+/// A change of the lab.
+type Change = fn(&mut Desk);
+
 /// What is told, how, and what to do for it.
-const CHANGES: &[(&str, &str, fn(&mut Desk))] = &[
+const CHANGES: &[(&str, &str, Change)] = &[
     ("frozen file models/m.bin", "now ", |desk| {
         desk.sim.replace("/home/user/lab/models/m.bin", b"n", 0o644);
     }),
@@ -299,8 +302,11 @@ fn what_can_not_be_frozen_is_refused_by_its_name() {
     }
 }
 
+/// An edit of what is not frozen yet.
+type Edit = fn(&Desk);
+
 /// What is said, and what to do for it.
-const REFUSED: &[(&str, fn(&Desk))] = &[
+const REFUSED: &[(&str, Edit)] = &[
     ("experiments/one/prereg.toml: not there", |desk| {
         desk.sim.remove(PREREG_FILE)
     }),

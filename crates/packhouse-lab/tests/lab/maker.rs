@@ -729,7 +729,7 @@ fn order(fixture: &Fixture, ask: &PlannedCase, device: &str, poisons: bool) -> C
         parameters: fixture.told_parameters(),
         inputs: case.inputs.iter().map(input).collect(),
         boundaries: fixture.boundaries.iter().map(wanted).collect(),
-        poison: poisons.then(|| if ask.index % 2 == 0 { 165 } else { 90 }),
+        poison: poisons.then_some(if ask.index.is_multiple_of(2) { 165 } else { 90 }),
         cycles: ask.cycles,
     }
 }
