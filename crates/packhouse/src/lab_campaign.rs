@@ -112,6 +112,15 @@ impl Judge for SecondJudge {
 
 /// Why a packet was not executed, or its evidence not finished.
 pub(crate) fn step_failed(place: &Place, error: &CampaignError) -> Failure {
+    if let CampaignError::Standing { packet, actual, .. } = error
+        && let Some(verdict) = actual.strip_prefix("sealed-")
+    {
+        return Failure::new("the packet was run, once", packet)
+            .cause(format!(
+                "it is sealed: {verdict}; another attempt is another experiment"
+            ))
+            .hint(place.hint(&format!("report {packet}")));
+    }
     let failure = Failure::new("the packet was not executed", place.root.display());
     failure.because(error).hint(place.hint("state"))
 }
