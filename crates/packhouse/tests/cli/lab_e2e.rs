@@ -179,7 +179,7 @@ fn an_experiment_without_a_control_goes_the_whole_way() {
 /// Neither here nor where the folder was copied to, before or after.
 fn no_second_run(lab: &Lab, copy: &Path) {
     let again = lab.ends(&["run", "example", "--execute"], 3);
-    assert!(again.contains("sealed-pass"), "{again}");
+    assert!(again.contains("is sealed: pass"), "{again}");
     let refused = lab.ends_in(copy, &["run", "example", "--execute"], 3);
     assert!(
         refused.contains("truncated, rewritten or forked"),

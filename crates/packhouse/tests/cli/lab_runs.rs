@@ -615,7 +615,11 @@ fn what_run_would_do_is_what_it_does() {
     for command in ["run", "seal"] {
         let refused = world.output(&[command, "example"]);
         assert_eq!(refused.status.code(), Some(3), "{}", said(&refused));
-        assert!(said(&refused).contains("sealed-pass"), "{}", said(&refused));
+        assert!(
+            said(&refused).contains("is sealed: pass"),
+            "{}",
+            said(&refused)
+        );
     }
 }
 

@@ -117,14 +117,26 @@ fn render_number(text: &mut String, number: &Number) {
 
 /// The shortest digits that read back equal, placed as CPython's `repr` places them: positional
 /// for exponents from -4 to 15, else scientific with a signed exponent of two digits at least.
+/// Where two such texts are equally near, as for 1679403994848351.25, it takes the even one.
 fn render_float(text: &mut String, float: f64) {
-    let scientific = format!("{float:e}");
+    let shortest = format!("{float:e}");
+    let mantissa = shortest.split('e').next().unwrap_or_default();
+    let count = mantissa.chars().filter(char::is_ascii_digit).count();
+    // With a precision, ties go to the even digit.
+    let even = format!("{float:.*e}", count.saturating_sub(1));
+    let is_same = even.parse() == Ok(float);
+    let scientific = if is_same { even } else { shortest };
     let (digits, exponent) = scientific
         .split_once('e')
         .expect("because {:e} writes an exponent");
     let exponent: i32 = exponent.parse().expect("because it is a small integer");
     if (-4..16).contains(&exponent) {
-        let positional = format!("{float}");
+        let places = usize::try_from(count as i32 - 1 - exponent).unwrap_or(0);
+        let positional = if is_same && places > 0 {
+            format!("{float:.places$}")
+        } else {
+            format!("{float}")
+        };
         text.push_str(&positional);
         if !positional.contains('.') {
             text.push_str(".0");
@@ -144,7 +156,8 @@ mod tests {
     #[test]
     fn both_forms_are_those_of_the_other_side() {
         let value = json!({
-            "b": [1, -2, true, null, 0.0, 1e16, 1.5e-5, 0.0001],
+            "b": [1, -2, true, null, 0.0, 1e16, 1.5e-5, 0.0001, 1679403994848351.25,
+                2.0_f64.powi(-25)],
             "a\u{e9}": {
                 "empty": {},
                 "none": [],
@@ -154,7 +167,8 @@ mod tests {
         let compact = concat!(
             r#"{"a\u00e9":{"empty":{},"none":[],"#,
             r#""quote\"\\\n\t\r\b\f\u0001\u007f":"\ud83d\ude00"},"#,
-            r#""b":[1,-2,true,null,0.0,1e+16,1.5e-05,0.0001]}"#
+            r#""b":[1,-2,true,null,0.0,1e+16,1.5e-05,0.0001,1679403994848351.2,"#,
+            r#"2.9802322387695312e-08]}"#
         );
         assert_eq!(String::from_utf8(canon(&value)).as_deref(), Ok(compact));
         let indented = "{\n  \"a\": [\n    1,\n    {}\n  ],\n  \"b\": {\n    \"c\": []\n  }\n}\n";
