@@ -5,6 +5,7 @@
 //!
 //! Invariants:
 //! - nothing is asked of a candidate before its marker, and nothing after a kill;
+//! - one process executes a packet, and has the ledger's lock only to append;
 //! - a failure before the marker releases the packet, one after it is sealed;
 //! - a step is durable before the next begins: what a kill leaves is told by ledger, marker and bag
 //!   alone.
@@ -60,20 +61,46 @@ pub struct Campaign<'a> {
     pub recipes: &'a Recipes,
     /// Whether this process was asked to end.
     pub interrupted: fn() -> bool,
+    /// Who hears how far it is.
+    pub progress: &'a (dyn Fn(Step) + Sync),
     /// What closes bags, in words: `packhouse 0.1.0`.
     pub software: &'a str,
     /// What seals are signed with, if they are.
     pub key: Option<&'a PrivateKey>,
 }
 
+/// How far an execution is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// A case is asked.
+    Case {
+        /// The leg, from 1.
+        leg: usize,
+        /// All of them.
+        legs: usize,
+        /// The case in it, from 1.
+        case: usize,
+        /// All of this leg's.
+        cases: usize,
+    },
+    /// A tampered copy was judged.
+    Copy {
+        /// So many were, with it.
+        done: usize,
+        /// All of them.
+        total: usize,
+    },
+}
+
 impl Campaign<'_> {
-    /// Appends an act to the ledger, now and in this boot.
+    /// Appends an act to the ledger, now and in this boot, after a rest too.
     pub(crate) fn append(
         &self,
         writer: &mut Writer,
         act: impl Into<Act>,
     ) -> Result<(), CampaignError> {
         let boot = self.lab.host.boot_id()?;
+        writer.wake(self.lab.clock)?;
         writer.append(act, self.lab.clock.wall_ns(), &boot)?;
         Ok(())
     }

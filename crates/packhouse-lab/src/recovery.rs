@@ -47,6 +47,7 @@ pub fn recover(
     writer: &mut Writer,
     packet: Digest,
 ) -> Result<Recovered, CampaignError> {
+    let _hold = writer.hold_packet(packet, campaign.lab.clock)?;
     let state = standing(writer.ledger(), packet)?.clone();
     let taken = taken(campaign, packet)?;
     let is_marked = taken.is_some();
@@ -103,6 +104,7 @@ pub(crate) fn aborted(
     packet: Digest,
     fault: Option<Fault>,
 ) -> Result<Finished, CampaignError> {
+    writer.wake(campaign.lab.clock)?;
     consume(campaign, writer, packet)?;
     let home = campaign.home(EVIDENCE, packet)?;
     let (bag, removed) = match look(&home)? {

@@ -21,6 +21,7 @@ use edit::Change;
 use packhouse_bag::{BAG_DIR, Contents, closed};
 use std::collections::BTreeSet;
 use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// One way to tamper with evidence.
 #[derive(Clone, Debug)]
@@ -140,14 +141,16 @@ pub fn tampers(evidence: &Evidence) -> Vec<Tamper> {
 
 /// Tampers in every way, and has each copy judged by all, on as many cores as there are.
 pub fn run(evidence: &Evidence, judges: &[&dyn Judge]) -> Vec<Outcome> {
-    run_unless(evidence, judges, || false).unwrap_or_default()
+    run_unless(evidence, judges, || false, &|_, _| ()).unwrap_or_default()
 }
 
 /// The same, or nothing where `is_over` says before some copy that this process has to end.
-pub(crate) fn run_unless(
+/// `progress` hears after each copy how many of how many were judged.
+pub fn run_unless(
     evidence: &Evidence,
     judges: &[&dyn Judge],
     is_over: fn() -> bool,
+    progress: &(dyn Fn(usize, usize) + Sync),
 ) -> Option<Vec<Outcome>> {
     let tampers = tampers(evidence);
     let workers = std::thread::available_parallelism().map_or(1, |cores| cores.get().min(8));
@@ -163,19 +166,24 @@ pub(crate) fn run_unless(
             expected: tamper.expected.clone(),
         }
     };
-    let each = |tamper: &Tamper| (!is_over()).then(|| judged(tamper));
+    let done = AtomicUsize::new(0);
+    let each = |tamper: &Tamper| {
+        let outcome = (!is_over()).then(|| judged(tamper))?;
+        progress(done.fetch_add(1, Ordering::Relaxed) + 1, tampers.len());
+        Some(outcome)
+    };
     let all = |share: &[Tamper]| share.iter().map(&each).collect::<Option<Vec<Outcome>>>();
     std::thread::scope(|scope| {
         let shares = tampers.chunks(share);
         let workers: Vec<_> = shares.map(|share| scope.spawn(|| all(share))).collect();
-        let done = workers.into_iter().map(|worker| {
-            let done = worker.join();
-            done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        let outcomes = workers.into_iter().map(|worker| {
+            let outcomes = worker.join();
+            outcomes.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         });
         // Every worker is joined, also those behind one that was told to end.
-        let done: Vec<Option<Vec<Outcome>>> = done.collect();
-        let done: Option<Vec<Vec<Outcome>>> = done.into_iter().collect();
-        done.map(|shares| shares.into_iter().flatten().collect())
+        let outcomes: Vec<Option<Vec<Outcome>>> = outcomes.collect();
+        let outcomes: Option<Vec<Vec<Outcome>>> = outcomes.into_iter().collect();
+        outcomes.map(|shares| shares.into_iter().flatten().collect())
     })
 }
 

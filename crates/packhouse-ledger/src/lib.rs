@@ -26,7 +26,7 @@ pub use chain::{Ledger, LedgerError};
 pub use entry::{Entry, EntryFault};
 pub use heads::Heads;
 pub use state::{Contradiction, State};
-pub use writer::{Writer, WriterError};
+pub use writer::{PacketHold, Writer, WriterError, is_packet_held};
 
 /// The ledger's file in a lab's folder.
 pub const LEDGER_FILE: &str = "ledger.jsonl";

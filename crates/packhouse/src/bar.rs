@@ -4,6 +4,7 @@ use packhouse_base::units;
 use packhouse_prepare::prepare::{Event, Phase, Progress};
 use packhouse_sys::clock::{Clock as _, RealClock};
 use std::io::{IsTerminal as _, Write as _};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Says in one line what a command does now, where stderr is a terminal; nothing clears the line.
@@ -14,6 +15,25 @@ pub(crate) fn note(text: &str) {
         let _ = write!(std::io::stderr(), "\r{line}\x1b[K");
     }
 }
+
+/// The same for what changes often: it is drawn ten times a second at most.
+pub(crate) fn tick(text: impl FnOnce() -> String) {
+    let now_ns = RealClock.steady_ns();
+    let last_ns = TICKED_NS.load(Ordering::Relaxed);
+    if now_ns.saturating_sub(last_ns) >= DRAW_NS && std::io::stderr().is_terminal() {
+        TICKED_NS.store(now_ns, Ordering::Relaxed);
+        note(&text());
+    }
+}
+
+/// Clears the line of [`tick`], if it was drawn.
+pub(crate) fn clear() {
+    if TICKED_NS.swap(0, Ordering::Relaxed) > 0 {
+        let _ = write!(std::io::stderr(), "\r\x1b[K");
+    }
+}
+
+static TICKED_NS: AtomicU64 = AtomicU64::new(0);
 
 /// A bar that hears how far a command is.
 pub(crate) struct Bar {

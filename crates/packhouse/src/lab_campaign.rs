@@ -5,20 +5,20 @@ use crate::answer::Answer;
 use crate::failure::{Failure, quoted};
 use crate::lab::Place;
 use crate::lab_open::Opened;
-use crate::{files, hints};
+use crate::{bar, files, hints};
 use packhouse_bag::key::PrivateKey;
 use packhouse_bagcheck::{Entry, Tree};
 use packhouse_base::shown::Shown;
 use packhouse_base::units;
 use packhouse_component::exchange::sweep;
 use packhouse_lab::analysis::Analysis;
-use packhouse_lab::campaign::{Campaign, CampaignError};
+use packhouse_lab::campaign::{Campaign, CampaignError, Step};
 use packhouse_lab::recipes::Recipes;
 use packhouse_lab::sessions::Components;
 use packhouse_lab::tamper::Judge;
 use packhouse_lab::verify::Evidence;
 use packhouse_lab::world::Lab;
-use packhouse_ledger::Writer;
+use packhouse_ledger::{Writer, WriterError};
 use packhouse_sys::fs::{Dir, Fs as _, FsErrorKind};
 use packhouse_sys::real::RealFs;
 use packhouse_sys::signal;
@@ -58,6 +58,7 @@ impl<'a> Prepared<'a> {
             sessions: &self.sessions,
             recipes: &self.recipes,
             interrupted: signal::was_caught,
+            progress: &tell,
             software: SOFTWARE,
             key: self.key.as_ref(),
         }
@@ -87,6 +88,30 @@ impl<'a> Prepared<'a> {
         answer.json["warning"] = json!(failure.headline());
         answer
     }
+}
+
+impl Drop for Prepared<'_> {
+    fn drop(&mut self) {
+        bar::clear();
+    }
+}
+
+/// Says on a terminal how far an execution is.
+fn tell(step: Step) {
+    bar::tick(|| match step {
+        Step::Case {
+            leg,
+            legs,
+            case,
+            cases,
+        } => format!("leg {leg} of {legs}, case {case} of {cases}"),
+        Step::Copy { done, total } => copies(done, total),
+    });
+}
+
+/// How many tampered copies are judged.
+pub(crate) fn copies(done: usize, total: usize) -> String {
+    format!("tampered copies: {done} of {total} judged")
 }
 
 /// The second implementation as a judge of tampered copies.
@@ -120,6 +145,10 @@ pub(crate) fn step_failed(place: &Place, error: &CampaignError) -> Failure {
                 "it is sealed: {verdict}; another attempt is another experiment"
             ))
             .hint(place.hint(&format!("report {packet}")));
+    }
+    if let CampaignError::Ledger(WriterError::PacketBusy { packet }) = error {
+        return Failure::new("another process executes the packet", packet)
+            .hint(place.hint("state --live"));
     }
     let failure = Failure::new("the packet was not executed", place.root.display());
     failure.because(error).hint(place.hint("state"))

@@ -14,6 +14,7 @@ use packhouse_base::units;
 use packhouse_build::fingerprint::{World, work_tree};
 use packhouse_lab::packet::{FrozenProgram, Object};
 use packhouse_lab::prereg::OWN_PROGRAM;
+use packhouse_ledger::is_packet_held;
 use packhouse_ledger::page::{Found, Live, Observation, Topic};
 use packhouse_proc::devices::{Device, Observation as Told, Roots};
 use packhouse_proc::listeners::{Listener, listeners};
@@ -32,6 +33,7 @@ pub(crate) fn observe(lab: &Read<'_>, place: &Place, lookup: Lookup<'_>) -> Live
         at_ns: RealClock.wall_ns(),
         observations: Vec::new(),
     };
+    executing(lab, &mut live);
     processes(lab, &mut live);
     devices(lookup, &mut live);
     repository(&place.root, lookup, &mut live);
@@ -47,6 +49,25 @@ fn note(live: &mut Live, topic: Topic, known: bool, subject: &str, seen: String,
         at_ns: RealClock.wall_ns(),
         known,
     });
+}
+
+/// Whether somebody is at the packets whose run began.
+fn executing(lab: &Read<'_>, live: &mut Live) {
+    const HOW: &str = "asked for the packet's lock";
+    let packets = lab.ledger.state().packets().iter();
+    for (packet, state) in packets.filter(|(_, state)| state.standing.has_begun()) {
+        let held = is_packet_held(&lab.opened.root, *packet);
+        let known = held.is_ok();
+        let seen = match held {
+            Ok(true) => "a process executes it".to_owned(),
+            Ok(false) => "no process executes it: its run was killed, and `packhouse lab seal` \
+                          finishes it"
+                .to_owned(),
+            Err(error) => error.to_string(),
+        };
+        let subject = state.experiment.as_str();
+        note(live, Topic::Processes, known, subject, seen, HOW);
+    }
 }
 
 /// What is known of a program's file: its content, and whose it is.

@@ -11,6 +11,7 @@ use packhouse_base::shown::Shown;
 use packhouse_lab::analysis::Verdict;
 use packhouse_lab::campaign::{CampaignError, Fault, Finished, Frozen, Ran, Would, run, would};
 use packhouse_lab::recovery::{Recovered, recover};
+use packhouse_ledger::WriterError;
 use packhouse_ledger::state::Standing;
 use serde_json::json;
 use std::fmt::Write as _;
@@ -166,6 +167,7 @@ pub(crate) fn unfinished(args: &LabRunArgs, place: &Place, error: &CampaignError
         | CampaignError::Standing { .. }
         | CampaignError::Unknown { .. }
         | CampaignError::OtherAnalyzer { .. }
+        | CampaignError::Ledger(WriterError::PacketBusy { .. })
         | CampaignError::Consumed { .. } => failure,
         _ => failure
             .cause("what was done is on the disk; nothing will be run again")

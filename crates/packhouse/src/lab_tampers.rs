@@ -1,13 +1,14 @@
 //! Tampered copies of evidence, judged by both: our own analyzer and the second implementation.
 
 use crate::answer::{Answer, Column, table};
+use crate::bar;
 use crate::failure::{Exit, Failure};
-use crate::lab_campaign::SecondJudge;
+use crate::lab_campaign::{SecondJudge, copies};
 use packhouse_bag::Contents;
 use packhouse_bagcheck::{Entry, Tree};
 use packhouse_base::shown::Shown;
 use packhouse_lab::recipes::Recipes;
-use packhouse_lab::tamper::{Judge, Outcome, OwnJudge, run};
+use packhouse_lab::tamper::{Judge, Outcome, OwnJudge, run_unless};
 use packhouse_lab::verify::Evidence;
 use serde_json::json;
 use std::collections::BTreeSet;
@@ -48,7 +49,10 @@ pub(crate) fn verify(path: &Path, tree: &Tree, ledger: Option<&[u8]>) -> Result<
 fn judged(evidence: &Evidence, recipes: &Recipes) -> Vec<Outcome> {
     let own = OwnJudge(recipes);
     let judges: [&dyn Judge; 2] = [&own, &SecondJudge];
-    run(evidence, &judges)
+    let progress = |done, total| bar::tick(|| copies(done, total));
+    let outcomes = run_unless(evidence, &judges, || false, &progress);
+    bar::clear();
+    outcomes.unwrap_or_default()
 }
 
 fn answer(outcomes: &[Outcome]) -> Answer {

@@ -41,6 +41,7 @@ pub fn finish(
     writer: &mut Writer,
     packet: Digest,
 ) -> Result<Finished, CampaignError> {
+    writer.wake(campaign.lab.clock)?;
     let analyzer = own_analyzer(campaign, writer.ledger(), packet)?;
     let home = campaign.home(EVIDENCE, packet)?;
     let contents = bag(&home)?;

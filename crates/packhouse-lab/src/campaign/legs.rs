@@ -6,7 +6,7 @@
 //! - a program's mapped files are looked at after its last case, while it lives.
 
 use super::recorder::Recorder;
-use super::{Campaign, Fault, Frozen, before, instants};
+use super::{Campaign, Fault, Frozen, Step, before, instants};
 use crate::evidence::{LegKind, LegRecord, LegStatus, ObjectRecord, ProgramRecord};
 use crate::prereg::{Leg, Treatment};
 use crate::recipes::{Made, challenge};
@@ -59,6 +59,8 @@ pub(super) struct Running<'a> {
     pub(super) is_rehearsal: bool,
     /// When the time budget is over, by the steady clock.
     pub(super) deadline_ns: u64,
+    /// How many legs there are.
+    pub(super) legs: usize,
 }
 
 impl Running<'_> {
@@ -93,8 +95,17 @@ impl Running<'_> {
     /// Asks every case, and ends the programs.
     pub(super) fn run(&self, mut live: LiveLeg) -> Result<LegEnd, Fault> {
         let mut is_right = true;
-        for case in live.plan.asks.clone() {
-            match self.case(&mut live, &case) {
+        let asks = live.plan.asks.clone();
+        for (index, case) in asks.iter().enumerate() {
+            (self.campaign.progress)(Step::Case {
+                leg: usize::try_from(live.plan.number)
+                    .unwrap_or(usize::MAX)
+                    .saturating_add(1),
+                legs: self.legs,
+                case: index + 1,
+                cases: asks.len(),
+            });
+            match self.case(&mut live, case) {
                 Ok(right) => is_right &= right,
                 Err(end) => return self.cut(live, end),
             }

@@ -8,7 +8,7 @@
 use super::finish::bag;
 use super::legs::{INTERRUPTED, SECOND_NS, is_able};
 use super::run::{close, execute, open};
-use super::{Campaign, CampaignError, Fault, Frozen, REHEARSALS, before, checks};
+use super::{Campaign, CampaignError, Fault, Frozen, REHEARSALS, Step, before, checks};
 use crate::analysis::{Analysis, Kind, Verdict, analyse};
 use crate::prereg::{Prereg, Treatment};
 use crate::recipes::challenge;
@@ -61,6 +61,7 @@ pub fn rehearse(
 ) -> Result<Rehearsal, CampaignError> {
     let started_ns = campaign.lab.clock.steady_ns();
     let analyzer = campaign.lab.host.analyzer()?;
+    let _hold = writer.hold_packet(frozen.digest, campaign.lab.clock)?;
     admitted(writer, frozen.digest, analyzer)?;
     if checks::taken(campaign, frozen.digest)?.is_some() {
         return Err(CampaignError::Consumed {
@@ -75,6 +76,7 @@ pub fn rehearse(
         detectable_ns: None,
         elapsed_ns: 0,
     };
+    writer.rest();
     let all = all(campaign, writer, frozen, second, &mut rehearsal);
     rehearsal.fault = all.err();
     if is_over_while_tampered(campaign, &rehearsal) {
@@ -267,7 +269,9 @@ fn tampered(
             ));
         }
     }
-    let outcomes = tamper::run_unless(&evidence, &judges, campaign.interrupted);
+    let outcomes = tamper::run_unless(&evidence, &judges, campaign.interrupted, &|done, total| {
+        (campaign.progress)(Step::Copy { done, total });
+    });
     let Some(outcomes) = outcomes else {
         return fault(INTERRUPTED.to_owned());
     };

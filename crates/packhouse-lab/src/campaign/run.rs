@@ -68,6 +68,7 @@ pub fn run(
     writer: &mut Writer,
     frozen: &Frozen,
 ) -> Result<Ran, CampaignError> {
+    let _hold = writer.hold_packet(frozen.digest, campaign.lab.clock)?;
     armed(writer.ledger(), frozen.digest)?;
     let markers = checks::before_run(campaign, writer.ledger(), frozen);
     let markers = markers.map_err(CampaignError::Refused)?;
@@ -110,6 +111,8 @@ pub fn run(
         },
     )?;
     let lines = authority(writer.ledger(), packet);
+    // Others may append for as long as programs are asked.
+    writer.rest();
     let ran = execute(
         campaign,
         frozen,
@@ -154,6 +157,7 @@ pub(super) fn open(
         nonce,
         is_rehearsal: kind == Kind::Rehearsal,
         deadline_ns,
+        legs: legs.len(),
     };
     checks::unchanged(campaign, frozen)?;
     let first = running.begin(plan)?;
@@ -200,6 +204,7 @@ pub(super) fn execute(
         nonce,
         is_rehearsal: kind == Kind::Rehearsal,
         deadline_ns,
+        legs: legs.len(),
     };
     let (legs, end) = all_legs(&running, &legs, first)?;
     let end = match end {

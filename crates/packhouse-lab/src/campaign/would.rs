@@ -5,8 +5,8 @@ use crate::recovery::unmarked;
 use packhouse_bag::Found;
 use packhouse_bag::open::look;
 use packhouse_base::digest::Digest;
-use packhouse_ledger::Ledger;
 use packhouse_ledger::state::Standing;
+use packhouse_ledger::{Ledger, WriterError, is_packet_held};
 
 /// What there is to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +31,9 @@ pub fn would(
     packet: Digest,
 ) -> Result<Would, CampaignError> {
     let actual = standing(ledger, packet)?.standing;
+    if is_packet_held(&campaign.lab.root, packet)? {
+        return Err(WriterError::PacketBusy { packet }.into());
+    }
     let taken = checks::taken(campaign, packet)?;
     match actual {
         Standing::Nonce | Standing::Consumed => {

@@ -209,6 +209,7 @@ impl Played {
             sessions: &self.programs,
             recipes: &RECIPES,
             interrupted: || false,
+            progress: &|_| (),
             software: "packhouse test",
             key: None,
         })

@@ -2,7 +2,7 @@
 
 use crate::heads::{dir, disk};
 use crate::story::*;
-use packhouse_ledger::{Heads, Ledger, Writer, WriterError};
+use packhouse_ledger::{Heads, Ledger, Writer, WriterError, is_packet_held};
 use packhouse_sim::{Fault, SimFs};
 use packhouse_sys::fs::FsErrorKind;
 
@@ -131,6 +131,81 @@ fn there_is_one_writer_at_a_time_and_any_number_of_readers() {
     assert!(Ledger::read(&lab, None).is_ok());
     drop(first);
     assert!(writer(&sim).is_ok());
+}
+
+/// A run of hours kept everybody from writing a note.
+#[test]
+fn while_a_writer_rests_others_append_and_it_goes_on_behind_them() {
+    let sim = begun();
+    let clock = sim.clock();
+    let mut resting = writer(&sim).expect("because nobody else writes");
+    resting.rest();
+    let error = resting.append(nonce(1, 1), 1, "b");
+    assert_eq!(error.err(), Some(WriterError::Resting));
+    let mut other = writer(&sim).expect("because the lock was given back");
+    let busy = resting.wake(&*clock).expect_err("because another writes");
+    assert!(matches!(busy, WriterError::Busy { .. }), "{busy}");
+    other
+        .append(registered(1, "one"), 1, "b")
+        .expect("because it fits");
+    drop(other);
+    let torn = [sim.read(FILE).expect("because it is there"), b"{".to_vec()].concat();
+    sim.replace(FILE, &torn, 0o644);
+    resting.wake(&*clock).expect("because it goes on");
+    assert_eq!(resting.cut_bytes(), 1);
+    let again = resting.append(registered(1, "one"), 1, "b");
+    let error = again.expect_err("because it was read");
+    assert_eq!(error.code(), Some("ledger.packet-exists"));
+    let entry = resting.append(green(1), 1, "b").expect("because it fits");
+    assert_eq!(entry.index, Story::begun().count + 1);
+    assert!(writer(&sim).is_err(), "it has the lock again, and keeps it");
+}
+
+#[test]
+fn a_ledger_that_was_replaced_during_a_rest_is_not_written_to() {
+    let sim = begun();
+    let heads = Heads::open(&dir(&sim, "state")).expect("because it is ours");
+    let lab = dir(&sim, "lab");
+    let mut resting = Writer::open(&lab, Some(&heads), &*sim.clock()).expect("because it is free");
+    resting
+        .append(registered(1, "one"), 1, "b")
+        .expect("because it fits");
+    resting.rest();
+    let mut other = Story::begun();
+    other.tell(registered(1, "another"));
+    sim.replace(FILE, &other.bytes, 0o644);
+    let error = resting.wake(&*sim.clock());
+    let error = error.expect_err("because it was forked").to_string();
+    let words = format!("{FILE} changed while a packet was executed: forked at entry");
+    assert!(error.starts_with(&words), "{error}");
+    assert_eq!(
+        resting.append(green(1), 1, "b").err(),
+        Some(WriterError::Resting)
+    );
+    assert_eq!(sim.read(FILE), Some(other.bytes));
+}
+
+#[test]
+fn one_process_executes_a_packet_whoever_has_the_ledger() {
+    let sim = begun();
+    let clock = sim.clock();
+    let lab = dir(&sim, "lab");
+    let mut first = writer(&sim).expect("because nobody else writes");
+    let held = first.hold_packet(digest(1), &*clock);
+    let held = held.expect("because nobody executes it");
+    first.rest();
+    let second = writer(&sim).expect("because the first one rests");
+    assert_eq!(is_packet_held(&lab, digest(1)), Ok(true));
+    // As `git clean -fdX` does: the ledger itself is locked too.
+    lab.unlink("ledger.lock").expect("because it is there");
+    let error = second.hold_packet(digest(1), &*clock);
+    let packet = digest(1);
+    assert_eq!(error.err(), Some(WriterError::PacketBusy { packet }));
+    assert_eq!(is_packet_held(&lab, digest(2)), Ok(false));
+    assert!(second.hold_packet(digest(2), &*clock).is_ok());
+    drop(held);
+    assert_eq!(is_packet_held(&lab, digest(1)), Ok(false));
+    assert!(second.hold_packet(digest(1), &*clock).is_ok());
 }
 
 #[test]

@@ -187,6 +187,34 @@ impl World {
         entered.expect("because it contradicts nothing");
     }
 
+    /// What other commands come to while the packet is run.
+    fn others_write_and_leave_the_packet_alone(&self) {
+        self.done(&["ledger", "note", "written meanwhile", "--execute"]);
+        let before = self.ledger();
+        let refused: [&[&str]; 4] = [
+            &["run", "example"],
+            &["run", "example", "--execute"],
+            &["seal", "example"],
+            &["seal", "example", "--execute"],
+        ];
+        for words in refused {
+            let output = self.output(words);
+            assert_eq!(
+                output.status.code(),
+                Some(3),
+                "{words:?}: {}",
+                said(&output)
+            );
+            let said = said(&output);
+            let expected = format!("another process executes the packet: {}", self.packet());
+            assert!(said.contains(&expected), "{words:?}: {said}");
+        }
+        assert_eq!(self.ledger(), before);
+        let live = self.output(&["state", "--live"]);
+        let words = said(&live);
+        assert!(words.contains("a process executes it"), "{words}");
+    }
+
     /// The second implementation finds nothing that does not hold.
     fn verified(&self) {
         let evidence = self.evidence();
@@ -457,7 +485,8 @@ fn a_program_that_says_no_hello_in_a_later_leg_is_a_sealed_abort() {
     world.verified();
 }
 
-/// SIGTERM makes an orderly abort; SIGHUP, a closed terminal, makes nothing.
+/// SIGTERM makes an orderly abort; SIGHUP, a closed terminal, makes nothing. While programs are
+/// asked others may write in the ledger, and nobody may touch the packet.
 #[test]
 fn a_signal_that_asks_for_the_end_is_an_abort_and_a_hangup_is_nothing() {
     let world = World::lying("Endless");
@@ -480,6 +509,7 @@ fn a_signal_that_asks_for_the_end_is_an_abort_and_a_hangup_is_nothing() {
         );
         RealClock.sleep_ns(5_000_000);
     }
+    world.others_write_and_leave_the_packet_alone();
     for signal in ["-HUP", "-TERM"] {
         let sent = Command::new("kill").args([signal, &pid]).status();
         assert!(sent.expect("because kill is there").success(), "{signal}");
@@ -491,6 +521,14 @@ fn a_signal_that_asks_for_the_end_is_an_abort_and_a_hangup_is_nothing() {
     let reason = document["reason"].as_str().expect("because it is an abort");
     assert!(reason.contains("told to end"), "{reason}");
     assert_eq!(world.standing(), Standing::SealedAbort);
+    let ledger = world.ledger();
+    let kinds = ledger.entries().iter().map(|entry| entry.act.kind());
+    let kinds: Vec<&str> = kinds.collect();
+    assert!(
+        kinds.ends_with(&["consumed", "note", "closed", "sealed"]),
+        "{kinds:?}"
+    );
+    world.verified();
 }
 
 #[test]
