@@ -176,7 +176,7 @@ impl Writer {
         })
     }
 
-    /// Gives the ledger's lock back while nothing is to be appended for long. The ledger stays as it
+    /// Gives the ledger's lock back while nothing is to be appended. The ledger stays as it
     /// was read until [`Writer::wake`].
     pub fn rest(&mut self) {
         self.held = None;
