@@ -3,18 +3,40 @@
 # in the work tree.
 #   scripts/ledger.sh BASE [FILE]   BASE: a commit of FILE's own repository; FILE: a lab's ledger
 #                                   [default: that of this repository]
+#   scripts/ledger.sh --all [FILE]  of HEAD and its parents, which a shallow clone fetches
 # A commit that has no such file demands nothing; one whose file is gone now is a refusal.
 # Exit: 0 it continues, or there was none; 1 truncated, rewritten or forked; 2 usage; 3 no such
 # commit, or git failed.
 set -uo pipefail
-if [ $# -lt 1 ] || [ $# -gt 2 ]; then
-  echo 'usage: scripts/ledger.sh BASE [FILE]' >&2
+if [ $# -lt 1 ] || [ $# -gt 2 ] || { [ "${1#-}" != "$1" ] && [ "$1" != --all ]; }; then
+  echo 'usage: scripts/ledger.sh BASE|--all [FILE]' >&2
   exit 2
 fi
 base=$1
-path=${2:-$(dirname "$0")/../ledger.jsonl}
-file=$(basename "$path")
-cd "$(dirname "$path")" || exit 3
+here=$(cd -- "$(dirname -- "$0")" && pwd)/$(basename -- "$0")
+path=${2:-$(dirname -- "$0")/../ledger.jsonl}
+file=$(basename -- "$path")
+cd -- "$(dirname -- "$path")" || exit 3
+if [ "$base" = --all ]; then
+  head=$(git rev-parse --verify --quiet 'HEAD^{commit}') || {
+    echo 'error: no commit to continue from: is this a Git repository?' >&2
+    exit 3
+  }
+  # What a commit says of its parents; whether they are here is another question.
+  parents=$(git cat-file commit "$head" | sed -n '/^$/q; s/^parent //p')
+  for parent in $parents; do
+    git cat-file -e "$parent" 2>/dev/null || git fetch --quiet --deepen 1 2>/dev/null
+  done
+  for commit in $head $parents; do
+    git cat-file -e "$commit" 2>/dev/null || {
+      printf 'NOT EXERCISED: the ledger of %s: a shallow clone, and it cannot be fetched\n' \
+        "${commit:0:12}"
+      continue
+    }
+    bash "$here" "$commit" "./$file" || exit
+  done
+  exit 0
+fi
 commit=$(git rev-parse --verify --quiet "$base^{commit}") || {
   printf 'error: no such commit: %s\n' "$base" >&2
   exit 3

@@ -767,6 +767,30 @@ fn git_s_ledger_of_a_commit_must_be_a_prefix() {
     assert!(text.contains("is gone"), "{text}");
     let text = shell("scripts/ledger.sh nothing", 3);
     assert!(text.contains("no such commit: nothing"), "{text}");
-    let text = shell("scripts/ledger.sh", 2);
-    assert!(text.contains("usage: "), "{text}");
+    for usage in ["scripts/ledger.sh", "scripts/ledger.sh -x.jsonl"] {
+        let text = shell(usage, 2);
+        assert!(text.contains("usage: "), "{text}");
+    }
+    // A ledger that is gone, or was cut, in the newest commit is held against the parent's, which a
+    // shallow clone has to fetch.
+    shell(&format!("{git} commit -q -a -m gone"), 0);
+    let text = shell("scripts/ledger.sh --all", 1);
+    assert!(text.contains("is gone"), "{text}");
+    world.put(&short[..short.len() - 1]);
+    shell(
+        &format!("git add ledger.jsonl && {git} commit -q --amend -m cut"),
+        0,
+    );
+    let clone = "git clone -q --depth 1 \"file://$PWD\" clone && cp -r scripts clone";
+    let text = shell(
+        &format!("{clone} && cd clone && scripts/ledger.sh --all"),
+        1,
+    );
+    assert!(text.contains("error: truncated since commit "), "{text}");
+    let alone = format!(
+        "{} && cd other && git remote set-url origin file:///nowhere",
+        clone.replace(" clone", " other").replace("git other", "git clone")
+    );
+    let text = shell(&format!("{alone} && scripts/ledger.sh --all"), 0);
+    assert!(text.contains("NOT EXERCISED: the ledger of "), "{text}");
 }
