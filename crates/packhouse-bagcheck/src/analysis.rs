@@ -1,6 +1,6 @@
 //! Stored analyses against what the bag gives: `docs/format/evidence.md`, sections 7 to 12.
 
-use crate::content::Content;
+use crate::content::{Content, Source};
 use crate::gates::{Gate, Judgement};
 use crate::json::{Json, Map};
 use crate::report::{Finding, Report};
@@ -22,19 +22,23 @@ const FIELDS: [&str; 11] = [
     "says",
 ];
 
-/// Texts of section 12: what no bag can prove.
-const SAYS: [&str; 5] = [
+/// Texts of section 12: what no bag can prove. The fourth is [`drawn_says`].
+const SAYS: [&str; 4] = [
     "when the preregistration was written: the ledger's chain and its copies elsewhere say \
      that",
     "that no other run was made: the marker and the ledger's nonce say that, on the hosts \
      that share them",
     "addresses, witnesses, capture state, warnings, denials, poison and timed nanoseconds \
      are attested by the program",
-    "drawn inputs follow from the nonce by the fixture's recipe, which a reader without the \
-     recipes can't repeat",
     "mapped files are those of a program and of what it had started when it was looked at: a \
      process that came and went between is not seen",
 ];
+const SAYS_DRAWN_NONCE: &str = "drawn inputs follow from the nonce by the fixture's recipe, which \
+                                a reader without the recipes can't repeat";
+const SAYS_DRAWN_SALT: &str = "drawn inputs follow from the marker's salt by the fixture's recipe, \
+                               which a reader without the recipes can't repeat";
+const SAYS_NONE_DRAWN: &str = "no input was drawn: a program that has the published answers and \
+                               computes nothing would pass";
 const SAYS_REHEARSAL: &str = "this was a rehearsal: a null program played the candidate";
 const SAYS_ABORTED: &str = "the run did not end by itself: nothing after its end was judged";
 
@@ -81,9 +85,20 @@ pub(crate) fn judge(
     })
 }
 
+/// What is said of drawn inputs.
+fn drawn_says(content: &Content) -> &'static str {
+    let is_first = !content.is_rehearsal() && matches!(content.source, Source::Nonce(_));
+    match (content.source, content.has_drawn || is_first) {
+        (_, false) => SAYS_NONE_DRAWN,
+        (Source::Salt(_), true) => SAYS_DRAWN_SALT,
+        (Source::Nonce(_) | Source::Unknown, true) => SAYS_DRAWN_NONCE,
+    }
+}
+
 fn says(record: &mut Record<'_>, map: &Map, content: &Content) -> Option<()> {
     let said = record.texts(map, "says")?;
     let mut expected: Vec<&str> = SAYS.to_vec();
+    expected.insert(3, drawn_says(content));
     if content.is_rehearsal() {
         expected.push(SAYS_REHEARSAL);
     }
@@ -232,7 +247,7 @@ fn unsaid(record: &mut Record<'_>, said: &Said, gate: &Gate, content: &Content) 
         .cloned()
         .collect();
     for finding in found {
-        let path = format!("data/{}", finding.path);
+        let path = format!("bag/data/{}", finding.path);
         record.report.find(finding.code, &path, finding.words);
     }
 }

@@ -105,6 +105,7 @@ fn act(report: &mut Report, entries: &[Entry], against: &Against<'_>) -> State {
             refuse(number, format!("{code}: {words}"));
         }
     }
+    let mut is_of_another_boot = false;
     let mut refuse = |words: String| report.find("authority.state", PATH, words);
     if let Some(packet) = against.packet {
         let (id, document) = &packet.lane;
@@ -127,6 +128,11 @@ fn act(report: &mut Report, entries: &[Entry], against: &Against<'_>) -> State {
         if !is_last {
             refuse("the last line does not consume the packet".to_owned());
         }
+        let is_aborted = against.run.status == "aborted";
+        let booted = entries.last().filter(|_| is_last && !is_aborted);
+        if booted.is_some_and(|entry| entry.boot != against.run.boot) {
+            is_of_another_boot = true;
+        }
         let approvals = state
             .packets
             .get(against.digest)
@@ -137,6 +143,10 @@ fn act(report: &mut Report, entries: &[Entry], against: &Against<'_>) -> State {
                 "armed by {approvals} approvals, {needed} are needed"
             ));
         }
+    }
+    if is_of_another_boot {
+        let words = "another boot than that in which the packet was consumed";
+        report.find("run.clock", "run.json", words);
     }
     state
 }
@@ -151,8 +161,9 @@ fn nonce(report: &mut Report, payload: &Tree, state: &State, against: &Against<'
         let words = format!("the nonce of the run is not the consumed one {nonce:?}");
         report.find("authority.nonce", PATH, words);
     }
-    let bytes = file(payload, "marker.json").map(|bytes| sha256(bytes));
-    if bytes != own.and_then(|packet| packet.marker.clone()) {
+    // Of a run whose marker nobody could read `consumed` cites no bytes.
+    let bytes = file(payload, "marker.json").map_or(&[][..], |bytes| bytes);
+    if Some(sha256(bytes)) != own.and_then(|packet| packet.marker.clone()) {
         report.find("authority.nonce", PATH, "`consumed` cites another marker");
     }
 }

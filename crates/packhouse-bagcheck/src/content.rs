@@ -9,6 +9,7 @@ use crate::authority;
 use crate::documents::{self, Packet, Prereg};
 use crate::exchange::{self, Exchange};
 use crate::fixture::{self, Fixture};
+use crate::json::Json;
 use crate::ledger::Entry;
 use crate::legs::{self, Leg};
 use crate::plan::{self, Fixtures};
@@ -31,12 +32,28 @@ pub(crate) struct Content {
     pub(crate) packet: Option<Packet>,
     /// The run.
     pub(crate) run: Option<Run>,
+    /// What inputs were drawn from.
+    pub(crate) source: Source,
+    /// Whether the payload has a drawn fixture.
+    pub(crate) has_drawn: bool,
     /// Lines of the ledger.
     pub(crate) authority: Vec<Entry>,
     /// Fixtures of which anything was drawn.
     pub(crate) drawing: BTreeSet<String>,
     /// Legs of the plan, with what was asked.
     pub(crate) legs: Vec<Leg>,
+}
+
+/// What inputs of a run were drawn from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// Nobody can say: the run or its marker can't be read.
+    #[default]
+    Unknown,
+    /// The nonce of a rehearsal, or of a run with a marker of the first schema.
+    Nonce([u8; 32]),
+    /// The marker's salt.
+    Salt([u8; 32]),
 }
 
 impl Content {
@@ -57,7 +74,8 @@ pub(crate) fn read(payload: &Tree, named: Option<&str>) -> Content {
     content.records(payload, named);
     let fixtures = content.fixtures(payload);
     content.exchanges(payload, fixtures);
-    outputs(&mut content.report, payload, &content.legs);
+    let is_aborted = content.is_aborted();
+    outputs(&mut content.report, payload, &content.legs, is_aborted);
     unexpected(&mut content.report, payload);
     content
 }
@@ -141,6 +159,12 @@ impl Content {
             marker: marker.as_ref(),
         };
         self.authority = authority::judge(report, payload, &against);
+        let salt = marker.as_ref().map(|marker| marker.salt);
+        self.source = match (run.is_rehearsal, salt) {
+            (true, _) | (false, Some(None)) => Source::Nonce(run.nonce),
+            (false, Some(Some(salt))) => Source::Salt(salt),
+            (false, None) => Source::Unknown,
+        };
     }
 
     /// Reads published and drawn fixtures.
@@ -165,6 +189,7 @@ impl Content {
             }
         }
         for name in folders(payload, "drawn") {
+            self.has_drawn = true;
             let folder = format!("drawn/{name}");
             let parts = name.rsplit_once('-').and_then(|(id, repeat)| {
                 let number: u64 = repeat.parse().ok()?;
@@ -179,6 +204,7 @@ impl Content {
                 if let Some(published) = fixtures.published.get(&id) {
                     drawn_like(report, &folder, published, &drawn);
                 }
+                drawn_from(report, &folder, self.source, (&id, repeat), &drawn);
                 fixtures.drawn.insert((id, repeat), drawn);
             }
         }
@@ -266,6 +292,25 @@ fn drawn_like(report: &mut Report, folder: &str, published: &Fixture, drawn: &Fi
     }
 }
 
+/// Holds the seed of a drawn fixture against what it must have been drawn from.
+fn drawn_from(
+    report: &mut Report,
+    folder: &str,
+    source: Source,
+    (id, repeat): (&str, u64),
+    drawn: &Fixture,
+) {
+    let source = match source {
+        Source::Unknown => return,
+        Source::Nonce(bytes) | Source::Salt(bytes) => bytes,
+    };
+    let seed = Json::Integer(i128::from(plan::seed(&source, id, repeat)));
+    if drawn.seed.as_ref() != Some(&seed) {
+        let words = "its seed is not the one that follows from the marker";
+        report.find("fixture.drawn", folder, words);
+    }
+}
+
 /// Finds fixtures that a planned case needs and that are not there, and those that none needs. That
 /// a drawn one is missing is found where its case is judged.
 fn needed(report: &mut Report, payload: &Tree, prereg: &Prereg, legs: &[plan::Leg]) {
@@ -312,8 +357,8 @@ pub(crate) fn folders(payload: &Tree, folder: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// Holds the stored outputs against what was seen.
-fn outputs(report: &mut Report, payload: &Tree, legs: &[Leg]) {
+/// Holds the stored outputs against what was seen. A killed run loses those of its control.
+fn outputs(report: &mut Report, payload: &Tree, legs: &[Leg], is_aborted: bool) {
     let mut named: BTreeMap<&str, BTreeSet<u64>> = BTreeMap::new();
     for leg in legs {
         for session in leg.exchange.sessions.values() {
@@ -330,6 +375,7 @@ fn outputs(report: &mut Report, payload: &Tree, legs: &[Leg]) {
     for (digest, lengths) in &named {
         let path = format!("outputs/{digest}");
         match file(payload, &path) {
+            None if is_aborted => {}
             None => report.find("output.missing", &path, "was seen and is not there"),
             Some(bytes) if lengths.iter().any(|length| *length != bytes.len() as u64) => {
                 report.find("output.digest", &path, "has another length than was seen");

@@ -110,11 +110,8 @@ impl Evidence<'_> {
         if numbers.analyses.is_empty() {
             report.find("analysis.missing", "", "nothing was analysed");
             for finding in &self.content.report.findings {
-                report.find(
-                    finding.code,
-                    &format!("data/{}", finding.path),
-                    &*finding.words,
-                );
+                let path = format!("bag/data/{}", finding.path);
+                report.find(finding.code, &path, &*finding.words);
             }
         }
         for number in numbers.seals.difference(&numbers.analyses) {
@@ -193,7 +190,7 @@ impl Evidence<'_> {
                 "analysis.timing",
                 "analysis.verdict",
             ];
-            codes.contains(&finding.code) || finding.path.starts_with("data/")
+            codes.contains(&finding.code) || finding.path.starts_with("bag/data/")
         };
         let before = own.findings.len();
         own.findings

@@ -1,7 +1,7 @@
 //! The lines of a leg: `docs/format/evidence.md`, section 5.
 
 use crate::json::{Json, parse};
-use crate::messages::{Answer, Case, Hello, Message, message};
+use crate::messages::{Answer, Case, Hello, MESSAGE_BYTES_MAX, Message, message};
 use crate::report::Report;
 use crate::shape::Record;
 use std::collections::BTreeMap;
@@ -85,7 +85,9 @@ pub(crate) fn read(report: &mut Report, path: &str, bytes: &[u8], is_aborted: bo
                 continue;
             }
         };
-        let Some((at_ns, treatment, event)) = event(&mut record, &value) else {
+        // What is sent may be longer than its one spelling, and never shorter.
+        let is_short = line.len() <= MESSAGE_BYTES_MAX;
+        let Some((at_ns, treatment, event)) = event(&mut record, &value, is_short) else {
             continue;
         };
         if at_ns < last_ns {
@@ -110,7 +112,7 @@ enum Event {
     End(String),
 }
 
-fn event(record: &mut Record<'_>, value: &Json) -> Option<(u64, String, Event)> {
+fn event(record: &mut Record<'_>, value: &Json, is_short: bool) -> Option<(u64, String, Event)> {
     let fields = ["at_ns", "treatment", "from"];
     let kinds = ["message", "seen", "end"];
     let map = record.fields(value, "", &fields, &kinds)?;
@@ -128,6 +130,11 @@ fn event(record: &mut Record<'_>, value: &Json) -> Option<(u64, String, Event)> 
     };
     let value = map.get(*kind)?;
     let event = match *kind {
+        "message" if !is_short && value.render().len() > MESSAGE_BYTES_MAX => {
+            let words = format!("a message of more than {MESSAGE_BYTES_MAX} bytes");
+            record.find("leg.message", words);
+            return None;
+        }
         "message" => match message(record, value, is_ours) {
             Some(message) => Event::Message(message),
             None => {

@@ -24,6 +24,8 @@ pub(crate) struct Fixture {
     pub(crate) layout: Json,
     /// Parameters but the seed.
     pub(crate) parameters: Map,
+    /// The seed among its parameters.
+    pub(crate) seed: Option<Json>,
     /// What is compared.
     pub(crate) boundaries: Vec<Boundary>,
     /// The cases.
@@ -188,8 +190,9 @@ pub(crate) fn read(report: &mut Report, payload: &Tree, folder: &str) -> Option<
         record.text(map, name)?;
     }
     let mut parameters = record.object(map, "parameters")?.clone();
-    parameters.remove("seed");
+    let seed = parameters.remove("seed");
     let fixture = Fixture {
+        seed,
         id: record.formed(map, "id", "a name", is_name)?,
         layout: map.get("layout")?.clone(),
         parameters,

@@ -21,6 +21,8 @@ pub(crate) type Refusal = (&'static str, String);
 pub(crate) struct Entry {
     /// Its number in the ledger.
     pub(crate) index: u64,
+    /// The boot that it was written in.
+    pub(crate) boot: String,
     /// Its kind.
     pub(crate) kind: String,
     /// Its body, of that kind's form.
@@ -124,9 +126,9 @@ pub(crate) fn read_line(line: &[u8]) -> Result<Entry, Refusal> {
         Some(Json::Integer(at)) if i64::try_from(*at).is_ok() => {}
         _ => return wrong("at_ns", "an integer of 64 bits with a sign"),
     }
-    if !matches!(map.get("boot"), Some(Json::Text(_))) {
+    let Some(Json::Text(boot)) = map.get("boot") else {
         return wrong("boot", "text");
-    }
+    };
     let index = match map.get("index") {
         Some(Json::Integer(index)) => u64::try_from(*index).ok(),
         _ => None,
@@ -152,6 +154,7 @@ pub(crate) fn read_line(line: &[u8]) -> Result<Entry, Refusal> {
     }
     Ok(Entry {
         index,
+        boot: boot.clone(),
         kind: kind.clone(),
         body: Body::read(kind, fields)?,
         previous,

@@ -342,17 +342,42 @@ impl Judge<'_> {
             self.report.find("fixture.missing", path, words);
             return false;
         };
+        // Rejections are asked for what the program does not offer.
+        let is_rejection = planned.rejection.is_some();
+        let is_there = place.hello.devices.iter().any(|own| own == device);
         for (name, code) in CASE_CODES {
-            if asked.case.fields.get(name) != expected.get(name) {
-                let words = format!("`{name}` is not what section 2 gives");
+            let is_offered = match name {
+                "device" => is_rejection || is_there,
+                "cycles" => !planned.key.is_timed || place.hello.times,
+                _ => true,
+            };
+            if asked.case.fields.get(name) != expected.get(name) || !is_offered {
+                let words = format!("`{name}` is not what section 2 or the hello gives");
                 self.report.find(code, path, words);
             }
         }
-        if planned.key.is_timed && !place.hello.times {
-            let words = "cycles of a program that does not time";
-            self.report.find("case.cycles", path, words);
+        if !is_rejection {
+            self.offered(path, place.hello, &planned.key);
         }
         true
+    }
+
+    /// Judges whether the program's hello offers the fixture, arm and width that it was asked for.
+    fn offered(&mut self, path: &str, hello: &Hello, key: &Key) {
+        let mut refuse = |code: &'static str, words: String| self.report.find(code, path, words);
+        let Some((arms, widths)) = hello.kernels.get(&key.fixture) else {
+            return refuse(
+                "case.fixture",
+                format!("hello does not offer {}", key.fixture),
+            );
+        };
+        if !arms.contains(&key.arm) {
+            refuse("case.arm", format!("hello does not offer arm {}", key.arm));
+        }
+        if !widths.contains(&key.width) {
+            let words = format!("hello does not offer width {}", key.width);
+            refuse("case.width", words);
+        }
     }
 
     fn budget(&mut self, path: &str, span_ns: u64) {
@@ -432,17 +457,17 @@ impl Judge<'_> {
                 "programs that are not those of the leg".to_owned(),
             );
         }
-        let is_inside = record.started.is_none_or(|started| {
-            let begins = run.started.map_or(0, |run| run.steady_ns);
-            started.steady_ns >= begins && started.steady_ns <= record.ended.steady_ns
-        });
+        let (started_ns, ended_ns) = (record.started.steady_ns, record.ended.steady_ns);
+        let begins_ns = run.started.map_or(0, |run| run.steady_ns);
+        let is_inside = started_ns >= begins_ns && started_ns <= ended_ns;
         // Spans bound what a program tells of its time: the leg bounds the spans.
-        let lasted_ns = record.started.as_ref().map(|started| {
-            let ended_ns = record.ended.steady_ns;
-            ended_ns.saturating_sub(started.steady_ns)
-        });
-        if !is_aborted && lasted_ns.is_some_and(|lasted_ns| leg.exchange.last_ns > lasted_ns) {
+        let lasted_ns = ended_ns.saturating_sub(started_ns);
+        if !is_aborted && leg.exchange.last_ns > lasted_ns {
             find("run.clock", "its exchange is longer than it".to_owned());
+        }
+        let mut programs = record.programs.iter();
+        if !is_aborted && programs.any(|program| program.elapsed_ns > lasted_ns) {
+            find("run.clock", "a program lived longer than it".to_owned());
         }
         if !is_inside || record.ended.steady_ns > run.ended.steady_ns {
             find("run.clock", "its times are not within the run's".to_owned());

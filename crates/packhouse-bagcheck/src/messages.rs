@@ -1,8 +1,8 @@
 //! Messages of the component protocol: `docs/format/component.md`.
 
-use crate::documents::forms::{is_device_name, is_name};
+use crate::documents::forms::{is_device, is_device_name, is_name};
 use crate::json::{Json, Map};
-use crate::shape::Record;
+use crate::shape::{Record, short};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A message that is one of the protocol's.
@@ -35,7 +35,14 @@ pub(crate) struct Hello {
     pub(crate) times: bool,
     /// Whether it takes `poison`.
     pub(crate) poisons: bool,
+    /// Where it can run.
+    pub(crate) devices: Vec<String>,
+    /// What it can run.
+    pub(crate) kernels: Kernels,
 }
+
+/// Fixture to its arms and widths.
+pub(crate) type Kernels = BTreeMap<String, (Vec<String>, Vec<u64>)>;
 
 /// What was asked: its key, and all fields as they were sent.
 #[derive(Clone, Debug)]
@@ -140,6 +147,11 @@ pub(crate) struct Written {
 }
 
 const PROTOCOL: &str = "packhouse/component/1";
+/// Most kernels of a program; devices of it, and arms and widths of a kernel.
+const KERNELS_MAX: usize = 256;
+const OFFERS_MAX: usize = 64;
+/// Most bytes of a message.
+pub(crate) const MESSAGE_BYTES_MAX: usize = 1 << 20;
 const DTYPES: [&str; 6] = ["u8", "i8", "i32", "f16", "bf16", "f32"];
 
 /// Returns the bytes of an element.
@@ -203,18 +215,10 @@ fn hello(record: &mut Record<'_>, value: &Json) -> Option<Hello> {
         let is = |text: &str| (1..=128).contains(&text.chars().count());
         record.formed(map, name, "1 to 128 characters", is)?;
     }
-    let mut fixtures = BTreeSet::new();
-    for kernel in record.list(map, "kernels")? {
-        let kernel = record.fields(kernel, "kernels", &["fixture", "arms", "widths"], &[])?;
-        let fixture = record.formed(kernel, "fixture", "a name", is_name)?;
-        record.texts(kernel, "arms")?;
-        record.integers(kernel, "widths")?;
-        if !fixtures.insert(fixture) {
-            record.find("record.type", "`kernels` has a fixture twice");
-            return None;
-        }
-    }
-    record.texts(map, "devices")?;
+    let kernels = kernels(record, map)?;
+    let devices = record.texts(map, "devices")?;
+    record.distinct("devices", &devices, is_device)?;
+    at_most(record, "devices", devices.len(), OFFERS_MAX)?;
     let mut flag = |name: &str| match map.get(name) {
         None => Some(false),
         Some(Json::Bool(true)) => Some(true),
@@ -234,7 +238,55 @@ fn hello(record: &mut Record<'_>, value: &Json) -> Option<Hello> {
         denies,
         times,
         poisons,
+        devices,
+        kernels,
     })
+}
+
+/// What a program can run.
+fn kernels(record: &mut Record<'_>, map: &Map) -> Option<Kernels> {
+    let list = record.list(map, "kernels")?;
+    at_most(record, "kernels", list.len(), KERNELS_MAX)?;
+    let mut kernels = BTreeMap::new();
+    for kernel in list {
+        let kernel = record.fields(kernel, "kernels", &["fixture", "arms", "widths"], &[])?;
+        let fixture = record.formed(kernel, "fixture", "a name", is_name)?;
+        let arms = record.texts(kernel, "arms")?;
+        record.distinct("arms", &arms, is_name)?;
+        at_most(record, "arms", arms.len(), OFFERS_MAX)?;
+        let widths = record.integers(kernel, "widths")?;
+        at_most(record, "widths", widths.len(), OFFERS_MAX)?;
+        let distinct: BTreeSet<&u64> = widths.iter().collect();
+        if distinct.len() != widths.len() || distinct.contains(&0) {
+            record.find("record.type", "`widths` has 0, or a width twice");
+            return None;
+        }
+        if kernels.insert(fixture, (arms, widths)).is_some() {
+            record.find("record.type", "`kernels` has a fixture twice");
+            return None;
+        }
+    }
+    Some(kernels)
+}
+
+/// Refuses a list that is longer than a message may have it.
+fn at_most(record: &mut Record<'_>, name: &str, count: usize, most: usize) -> Option<()> {
+    if count <= most {
+        return Some(());
+    }
+    let words = format!("`{name}` has {count} entries, at most {most}");
+    record.find("record.type", words);
+    None
+}
+
+/// Refuses names that are of no form: of parameters, roles, counters.
+fn named(record: &mut Record<'_>, name: &str, map: &Map) -> Option<()> {
+    let Some(other) = map.keys().find(|name| !is_name(name)) else {
+        return Some(());
+    };
+    let words = format!("`{name}` has {}, which is no name", short(other));
+    record.find("record.type", words);
+    None
 }
 
 const CASE: [&str; 11] = [
@@ -263,6 +315,7 @@ fn case(record: &mut Record<'_>, value: &Json) -> Option<Case> {
         record.formed(map, "layout", "a name or null", is_name)?;
     }
     let parameters = record.object(map, "parameters")?;
+    named(record, "parameters", parameters)?;
     for name in parameters.keys() {
         record.integer(parameters, name)?;
     }
@@ -275,6 +328,7 @@ fn case(record: &mut Record<'_>, value: &Json) -> Option<Case> {
     };
     let mut inputs = BTreeMap::new();
     let by_role = record.object(map, "inputs")?;
+    named(record, "inputs", by_role)?;
     for (role, input) in by_role {
         let fields = ["file", "dtype", "shape", "bytes", "sha256"];
         let input = record.fields(input, "inputs", &fields, &[])?;
@@ -366,7 +420,9 @@ fn answer(record: &mut Record<'_>, value: &Json) -> Option<Answer> {
         });
     }
     let mut inputs = BTreeMap::new();
-    for (role, input) in record.object(map, "inputs")? {
+    let by_role = record.object(map, "inputs")?;
+    named(record, "inputs", by_role)?;
+    for (role, input) in by_role {
         let input = record.fields(input, "inputs", &["start", "end", "sha256"], &[])?;
         let start = record.integer(input, "start")?;
         let end = record.integer(input, "end")?;
@@ -377,6 +433,7 @@ fn answer(record: &mut Record<'_>, value: &Json) -> Option<Answer> {
         let own = record.fields(item, "witnesses", &["path", "counters"], &[])?;
         let path = record.formed(own, "path", "a name", is_name)?;
         let counters = record.object(own, "counters")?;
+        named(record, "counters", counters)?;
         let mut counts = BTreeMap::new();
         for name in counters.keys() {
             counts.insert(name.clone(), record.integer(counters, name)?);

@@ -172,6 +172,17 @@ pub(crate) fn challenge(nonce: &[u8; 32], number: u64) -> String {
     crate::shape::hex(&hash.finalize())
 }
 
+/// Returns the seed of a drawn fixture.
+pub(crate) fn seed(source: &[u8; 32], fixture: &str, repeat: u64) -> u64 {
+    let mut hash = Sha256::new();
+    hash.update(source);
+    hash.update(fixture);
+    hash.update(repeat.to_le_bytes());
+    let mut first = [0; 8];
+    first.copy_from_slice(&hash.finalize()[..8]);
+    u64::from_le_bytes(first)
+}
+
 /// Returns the case whose inputs a planned one has.
 pub(crate) fn case_of<'f>(fixture: &'f Fixture, planned: &Planned) -> Option<&'f Case> {
     let own = fixture.case(planned.key.width, &planned.key.arm);

@@ -1,9 +1,10 @@
 //! Records of a run: `docs/format/evidence.md`, sections 3 and 4, and the marker of `lab.md`.
 
+use crate::bagit;
 use crate::documents::forms::is_device_name;
 use crate::json::{Json, Map};
 use crate::report::Report;
-use crate::shape::{Record, record};
+use crate::shape::{Record, record, short};
 use crate::tree::Tree;
 
 /// Stages at which a run can end.
@@ -24,7 +25,7 @@ const STAGES: [&str; 10] = [
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Instant {
     /// Nanoseconds since 1970.
-    pub(crate) wall_ns: u64,
+    pub(crate) wall_ns: i64,
     /// Nanoseconds since some instant of this boot.
     pub(crate) steady_ns: u64,
 }
@@ -38,6 +39,8 @@ pub(crate) struct Run {
     pub(crate) packet: String,
     /// Its nonce.
     pub(crate) nonce: [u8; 32],
+    /// The host's boot id.
+    pub(crate) boot: String,
     /// `complete`, `stopped` or `aborted`.
     pub(crate) status: String,
     /// When it began, where that is known.
@@ -68,8 +71,8 @@ pub(crate) struct Leg {
     pub(crate) own: RunLeg,
     /// `exact` or `timing`.
     pub(crate) kind: String,
-    /// When it began, where that is known.
-    pub(crate) started: Option<Instant>,
+    /// When it began.
+    pub(crate) started: Instant,
     /// When it ended.
     pub(crate) ended: Instant,
     /// Its programs.
@@ -87,6 +90,8 @@ pub(crate) struct Program {
     pub(crate) exit: String,
     /// Bytes of its log that are kept.
     pub(crate) stderr_bytes: u64,
+    /// From its start to its end.
+    pub(crate) elapsed_ns: u64,
 }
 
 /// `marker.json`.
@@ -100,6 +105,8 @@ pub(crate) struct Marker {
     pub(crate) ledger: String,
     /// The lab.
     pub(crate) lab: String,
+    /// What inputs were drawn from; none in the first schema.
+    pub(crate) salt: Option<[u8; 32]>,
 }
 
 const RUN: [&str; 14] = [
@@ -113,8 +120,9 @@ pub(crate) fn run(report: &mut Report, payload: &Tree) -> Option<Run> {
     let mut record = Record::new(report, "run.json");
     let map = record.fields(&value, "", &RUN, &[])?;
     record.schema(map, "packhouse/run/1")?;
-    record.text(map, "boot")?;
-    record.texts(map, "removed")?;
+    let boot = record.text(map, "boot")?;
+    let removed = record.texts(map, "removed")?;
+    record.distinct("removed", &removed, is_removed)?;
     let host = record.fields(
         map.get("host")?,
         "host",
@@ -137,12 +145,23 @@ pub(crate) fn run(report: &mut Report, payload: &Tree) -> Option<Run> {
     if !is_null("reason") {
         record.some_text(map, "reason")?;
     }
+    if !removed.is_empty() && status != "aborted" {
+        record.find("run.status", format!("{status}, and files were removed"));
+    }
+    let is_there = |path: &&String| is_of_programs(path) && payload.contains_key(*path);
+    if let Some(path) = removed.iter().find(is_there) {
+        record.find(
+            "run.status",
+            format!("{} was removed and is there", short(path)),
+        );
+    }
     let kind = record.word(map, "kind", &["run", "rehearsal"])?;
     let nonce = record.digest(map, "nonce")?;
     let run = Run {
         is_rehearsal: kind == "rehearsal",
         packet: record.digest(map, "packet")?,
         nonce: crate::shape::unhex(&nonce)?,
+        boot,
         started: started(&mut record, map)?,
         ended: instant(&mut record, map, "ended")?,
         legs: legs(&mut record, map)?,
@@ -155,11 +174,21 @@ pub(crate) fn run(report: &mut Report, payload: &Tree) -> Option<Run> {
     Some(run)
 }
 
+/// Returns whether a text is the path of a payload file, from the payload's folder.
+fn is_removed(text: &str) -> bool {
+    bagit::is_path(&format!("data/{text}"))
+}
+
+/// Returns whether a file is of what programs made: no one writes it anew after them.
+fn is_of_programs(path: &str) -> bool {
+    path.starts_with("legs/") || path.starts_with("outputs/")
+}
+
 /// Reads the two times of a record.
 fn instant(record: &mut Record<'_>, map: &Map, name: &str) -> Option<Instant> {
     let own = record.fields(map.get(name)?, name, &["wall_ns", "steady_ns"], &[])?;
     Some(Instant {
-        wall_ns: record.integer(own, "wall_ns")?,
+        wall_ns: record.signed(own, "wall_ns")?,
         steady_ns: record.integer(own, "steady_ns")?,
     })
 }
@@ -206,7 +235,7 @@ fn clock(record: &mut Record<'_>, map: &Map, run: &Run) -> Option<()> {
         record.find("run.clock", "it ended before it began");
     }
     let span = |end: u64, start: u64| i128::from(end) - i128::from(start);
-    let wall = span(run.ended.wall_ns, started.wall_ns);
+    let wall = i128::from(run.ended.wall_ns) - i128::from(started.wall_ns);
     let difference = wall - span(run.ended.steady_ns, started.steady_ns);
     let said = i128::from(forward) - i128::from(back);
     if !is_aborted && (said != difference || (forward > 0 && back > 0)) {
@@ -237,19 +266,19 @@ pub(crate) fn leg(report: &mut Report, payload: &Tree, path: &str) -> Option<Leg
     let mut programs = Vec::new();
     for item in record.list(map, "programs")? {
         let own = record.fields(item, "programs", &PROGRAM, &[])?;
-        record.integer(own, "pid")?;
-        record.integer(own, "elapsed_ns")?;
+        record.within(own, "pid", 1, u64::MAX)?;
         programs.push(Program {
             treatment: record.word(own, "treatment", &["control", "candidate"])?,
             objects: crate::documents::objects(&mut record, own)?,
             exit: record.formed(own, "exit", "`code N`, `signal N` or `killed`", is_exit)?,
             stderr_bytes: record.integer(own, "stderr_bytes")?,
+            elapsed_ns: record.integer(own, "elapsed_ns")?,
         });
     }
     Some(Leg {
         own: leg_of(&mut record, map)?,
         kind: record.word(map, "kind", &["exact", "timing"])?,
-        started: started(&mut record, map)?,
+        started: instant(&mut record, map, "started")?,
         ended: instant(&mut record, map, "ended")?,
         programs,
     })
@@ -261,18 +290,52 @@ fn is_exit(text: &str) -> bool {
     text == "killed" || number.is_some_and(is_number)
 }
 
+/// File systems that are known to keep what was synced.
+const DURABLE: [&str; 7] = [
+    "ext4",
+    "xfs",
+    "btrfs",
+    "f2fs",
+    "zfs",
+    "bcachefs",
+    "overlayfs",
+];
+
+const FIRST_MARKER: &str = "packhouse/marker/1";
+
 /// Reads `marker.json`.
 pub(crate) fn marker(report: &mut Report, payload: &Tree) -> Option<Marker> {
     let value = record(report, payload, "marker.json")?;
     let mut record = Record::new(report, "marker.json");
-    let fields = ["schema", "packet", "nonce", "ledger", "lab", "file_system"];
-    let map = record.fields(&value, "", &fields, &[])?;
-    record.schema(map, "packhouse/marker/1")?;
-    record.some_text(map, "file_system")?;
+    let fields = [
+        "schema",
+        "packet",
+        "nonce",
+        "ledger",
+        "lab",
+        "file_system",
+        "salt",
+    ];
+    // The first schema has no salt: inputs were drawn from the nonce.
+    let is_first = match &value {
+        Json::Object(map) => map.get("schema") == Some(&Json::text(FIRST_MARKER)),
+        _ => false,
+    };
+    let (schema, count) = match is_first {
+        true => (FIRST_MARKER, fields.len() - 1),
+        false => ("packhouse/marker/2", fields.len()),
+    };
+    let map = record.fields(&value, "", &fields[..count], &[])?;
+    record.schema(map, schema)?;
+    record.word(map, "file_system", &DURABLE)?;
     Some(Marker {
         packet: record.digest(map, "packet")?,
         nonce: record.digest(map, "nonce")?,
         ledger: record.digest(map, "ledger")?,
         lab: record.digest(map, "lab")?,
+        salt: match is_first {
+            true => None,
+            false => Some(crate::shape::unhex(&record.digest(map, "salt")?)?),
+        },
     })
 }

@@ -221,6 +221,18 @@ impl<'r> Record<'r> {
         integer
     }
 
+    /// Takes an integer of i64.
+    pub(crate) fn signed(&mut self, map: &Map, name: &str) -> Option<i64> {
+        let integer = match map.get(name) {
+            Some(Json::Integer(integer)) => i64::try_from(*integer).ok(),
+            _ => None,
+        };
+        if integer.is_none() {
+            self.wrong(name, "an integer of 64 bits with a sign", map.get(name));
+        }
+        integer
+    }
+
     /// Takes a boolean.
     pub(crate) fn boolean(&mut self, map: &Map, name: &str) -> Option<bool> {
         match map.get(name) {

@@ -16,6 +16,34 @@ pub fn is_device(text: &str) -> bool {
     is_name(&text.to_ascii_lowercase().replace(':', "-"))
 }
 
+/// Whether a text names a device for good: `cpu`, or `kind:UUID`, the UUID in hex with dashes,
+/// perhaps after a word as vendors have it (`cuda:GPU-5f1e...`). Ordinals change with masks and
+/// reboots, and are none.
+pub fn is_lasting_device(text: &str) -> bool {
+    if text == "cpu" {
+        return true;
+    }
+    let Some((kind, id)) = text.split_once(':') else {
+        return false;
+    };
+    let is_kind = !kind.is_empty() && kind.bytes().all(|byte| byte.is_ascii_lowercase());
+    let is_word = |word: &str| {
+        !word.is_empty() && word.len() <= 16 && word.bytes().all(|byte| byte.is_ascii_alphabetic())
+    };
+    let uuid = match id.split_once('-') {
+        Some((word, rest)) if is_word(word) && !is_uuid(id) => rest,
+        Some(_) | None => id,
+    };
+    is_kind && kind.len() <= 16 && is_uuid(uuid)
+}
+
+fn is_uuid(text: &str) -> bool {
+    let parts: Vec<&str> = text.split('-').collect();
+    let lengths: Vec<usize> = parts.iter().map(|part| part.len()).collect();
+    let is_hex = |part: &&str| part.bytes().all(|byte| byte.is_ascii_hexdigit());
+    lengths == [8, 4, 4, 4, 12] && parts.iter().all(is_hex)
+}
+
 /// The longest name.
 pub const NAME_BYTES_MAX: usize = 128;
 

@@ -2,6 +2,8 @@
 //!
 //! Specified in `docs/format/lab.md`, section 1.
 
+pub use packhouse_component::name::is_lasting_device as is_device;
+
 /// Whether a text is an id of a lane: `[a-z0-9]`, then up to 63 of `[a-z0-9._-]`.
 pub fn is_id(text: &str) -> bool {
     text.len() <= ID_BYTES_MAX && packhouse_component::name::is_name(text)
@@ -17,34 +19,6 @@ pub fn is_experiment_id(text: &str) -> bool {
 pub fn is_abbreviation(text: &str) -> bool {
     let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
     (8..=64).contains(&text.len()) && text.bytes().all(is_digit)
-}
-
-/// Whether a text names a device for good: `cpu`, or `kind:UUID`, the UUID in hex with dashes,
-/// perhaps after a word as vendors have it (`cuda:GPU-5f1e...`). Ordinals change with masks and
-/// reboots, and are none.
-pub fn is_device(text: &str) -> bool {
-    if text == "cpu" {
-        return true;
-    }
-    let Some((kind, id)) = text.split_once(':') else {
-        return false;
-    };
-    let is_kind = !kind.is_empty() && kind.bytes().all(|byte| byte.is_ascii_lowercase());
-    let is_word = |word: &str| {
-        !word.is_empty() && word.len() <= 16 && word.bytes().all(|byte| byte.is_ascii_alphabetic())
-    };
-    let uuid = match id.split_once('-') {
-        Some((word, rest)) if is_word(word) && !is_uuid(id) => rest,
-        Some(_) | None => id,
-    };
-    is_kind && kind.len() <= 16 && is_uuid(uuid)
-}
-
-fn is_uuid(text: &str) -> bool {
-    let parts: Vec<&str> = text.split('-').collect();
-    let lengths: Vec<usize> = parts.iter().map(|part| part.len()).collect();
-    let is_hex = |part: &&str| part.bytes().all(|byte| byte.is_ascii_hexdigit());
-    lengths == [8, 4, 4, 4, 12] && parts.iter().all(is_hex)
 }
 
 /// Whether a text is a portable path below the lab's folder: components joined by one `/`, none

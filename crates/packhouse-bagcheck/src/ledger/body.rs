@@ -362,7 +362,14 @@ const KINDS: [(&str, &[(&str, Form)]); 15] = [
             ),
         ],
     ),
-    ("nonce", &[("packet", DIGEST), ("nonce", DIGEST)]),
+    (
+        "nonce",
+        &[
+            ("packet", DIGEST),
+            ("nonce", DIGEST),
+            ("markers", Form::Maybe(&DIGEST)),
+        ],
+    ),
     (
         "released",
         &[

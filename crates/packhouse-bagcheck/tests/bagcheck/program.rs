@@ -118,7 +118,7 @@ fn links_and_pipes_on_a_disk_are_named_and_never_followed() {
     assert_eq!(paths("bag.unlisted"), ["bag/data/empty"]);
     assert_eq!(
         paths("record.missing"),
-        ["data/run.json"],
+        ["bag/data/run.json"],
         "what it leads to was not read"
     );
 }

@@ -41,6 +41,7 @@ pub(crate) fn line(value: &Value) -> Vec<u8> {
 pub(crate) const FIXTURE: &str = "tiny-f32-v1";
 const LAB: &str = "the lab";
 const NONCE: [u8; 32] = [7; 32];
+const SALT: [u8; 32] = [9; 32];
 
 /// Evidence with its ledger.
 #[derive(Clone)]
@@ -124,13 +125,26 @@ fn tensors(seed: u64, width: u64) -> [Vec<u8>; 3] {
     [f32s(&all), f32s(&map(|x| x + 1.0)), f32s(&map(|x| x * 2.0))]
 }
 
-/// The files of a fixture, by path below its folder.
-pub(crate) fn fixture(seed: u64) -> BTreeMap<String, Vec<u8>> {
+/// The seed that a drawn fixture must have: from the marker's salt, of a rehearsal from the nonce.
+fn drawn_seed(kind: &str, repeat: u64) -> u64 {
+    let mut bytes = match kind {
+        "run" => SALT.to_vec(),
+        _ => NONCE.to_vec(),
+    };
+    bytes.extend(FIXTURE.as_bytes());
+    bytes.extend(repeat.to_le_bytes());
+    let first = u64::from_str_radix(&sha256(&bytes)[..16], 16).expect("because they are digits");
+    first.swap_bytes()
+}
+
+/// The files of a fixture, by path below its folder. What is in its tensors is said apart from its
+/// seed, so that what is expected can be worked out by hand.
+pub(crate) fn fixture(values: u64, seed: u64) -> BTreeMap<String, Vec<u8>> {
     let mut files = BTreeMap::new();
     let (mut records, mut cases) = (json!({}), Vec::new());
     for width in [1, 2] {
         let roles = ["in", "first", "second"];
-        for (role, bytes) in roles.iter().zip(tensors(seed, width)) {
+        for (role, bytes) in roles.iter().zip(tensors(values, width)) {
             let name = format!("{role}-{width}");
             records[&name] = json!({"dtype": "f32", "shape": [width, 2],
                 "bytes": bytes.len(), "sha256": sha256(&bytes)});
@@ -223,10 +237,10 @@ fixture = "tiny-f32-v1"
 arm = "plain"
 width = 2
 epochs = 1
-blocks = 2
+blocks = 6
 cycles = 4
-minimum_wins = 2
-minimum_median_saving_ns = 10
+minimum_wins = 6
+minimum_median_saving_ns = 25
 [[rejection]]
 name = "three"
 fixture = "tiny-f32-v1"
@@ -264,7 +278,7 @@ fn packet() -> Value {
         "programs": {"control": program("packhouse", json!(["fixture", "serve"]), json!({})),
             "candidate": program("bin/candidate", json!([]), json!({"MODE": "fast"}))},
         "frozen": [{"path": "bin/module.so", "sha256": sha256("module")}], "commits": [],
-        "fixtures": [{"id": FIXTURE, "sha256": sha256(&fixture(7)["tagmanifest-sha256.txt"])}],
+        "fixtures": [{"id": FIXTURE, "sha256": sha256(&fixture(7, 7)["tagmanifest-sha256.txt"])}],
         "analyzer": sha256("analyzer"), "checker": "packhouse-bagcheck 0.1.0"})
 }
 
@@ -358,13 +372,14 @@ fn make(kind: &str) -> Sample {
     let packet_bytes = line(&packet());
     let packet = sha256(&packet_bytes);
     put(&mut tree, "bag/data/packet.json", packet_bytes);
-    for (folder, seed) in [
-        (format!("fixtures/{FIXTURE}"), 7),
-        (format!("drawn/{FIXTURE}-1"), 1),
-        (format!("drawn/{FIXTURE}-1000000"), 1_000_000),
-        (format!("drawn/{FIXTURE}-1000001"), 1_000_001),
-    ] {
-        for (name, bytes) in fixture(seed) {
+    let drawn = std::iter::once(1).chain(1_000_000..1_000_006);
+    let drawn = drawn.map(|repeat| {
+        let folder = format!("drawn/{FIXTURE}-{repeat}");
+        (folder, repeat, drawn_seed(kind, repeat))
+    });
+    let published = (format!("fixtures/{FIXTURE}"), 7, 7);
+    for (folder, values, seed) in std::iter::once(published).chain(drawn) {
+        for (name, bytes) in fixture(values, seed) {
             put(&mut tree, format!("bag/data/{folder}/{name}"), bytes);
         }
     }
@@ -438,9 +453,11 @@ fn authority(tree: &mut Tree, ledger: &mut Vec<u8>, packet: &str, is_run: bool) 
             json!({"packet": packet, "rehearsal": 3, "reviews": [4]}),
         );
         let nonce = "07".repeat(32);
-        let head = enter(ledger, "nonce", json!({"packet": packet, "nonce": nonce}));
-        let marker = line(&json!({"schema": "packhouse/marker/1", "packet": packet,
-            "nonce": nonce, "ledger": head, "lab": lab, "file_system": "ext4"}));
+        let body = json!({"packet": packet, "nonce": nonce, "markers": "0a".repeat(32)});
+        let head = enter(ledger, "nonce", body);
+        let marker = line(&json!({"schema": "packhouse/marker/2", "packet": packet,
+            "nonce": nonce, "ledger": head, "lab": lab, "file_system": "ext4",
+            "salt": "09".repeat(32)}));
         enter(
             ledger,
             "consumed",

@@ -3,6 +3,7 @@
 
 mod asked;
 mod beside;
+mod offered;
 mod records;
 
 use crate::sample::{self, FIXTURE, Sample, bytes, close, line, put, sha256};

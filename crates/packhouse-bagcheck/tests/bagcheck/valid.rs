@@ -16,7 +16,7 @@ fn a_sealed_run_holds_with_its_ledger_and_without() {
         assert_eq!(report.findings, [], "nothing is wrong");
         assert_eq!(report.failures, [], "nothing failed");
         assert_eq!(report.verdict, Some(Verdict::Pass));
-        for (what, count) in [("legs", 3), ("cases", 21), ("rows", 40), ("gates", 17)] {
+        for (what, count) in [("legs", 3), ("cases", 37), ("rows", 72), ("gates", 17)] {
             assert_eq!(report.checked[what], count, "{what}");
         }
     }

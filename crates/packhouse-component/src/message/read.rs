@@ -5,7 +5,7 @@ use super::{
     Reply, Request, TensorRecord, Timed, Wanted, Witness,
 };
 use crate::fields::{Fields, MessageError};
-use crate::name::{is_device, is_name};
+use crate::name::{is_device, is_lasting_device, is_name};
 use crate::{Dtype, Form};
 
 impl Request {
@@ -104,7 +104,7 @@ fn introduction(fields: &mut Fields) -> Result<Introduction, MessageError> {
         name: fields.word("name", TITLE, is_title)?,
         version: fields.word("version", TITLE, is_title)?,
         kernels,
-        devices: fields.words("devices", DEVICE, is_device)?,
+        devices: fields.words("devices", LASTING, is_lasting_device)?,
         says_capture: fields.boolean("says_capture")?,
         denies: fields.optional_words("denies", NAME, is_name)?,
         times: fields.optional_true("times")?,
@@ -116,6 +116,9 @@ fn offer(fields: &mut Fields) -> Result<Offer, MessageError> {
     fields.at_most("arms", OFFERS_MAX)?;
     fields.at_most("widths", OFFERS_MAX)?;
     let widths = fields.integers("widths")?;
+    if widths.contains(&0) {
+        return Err(fields.wrong_integer("widths", WIDTHS, 0));
+    }
     Ok(Offer {
         fixture: fields.word("fixture", NAME, is_name)?,
         arms: fields.words("arms", NAME, is_name)?,
@@ -226,6 +229,8 @@ fn witness(fields: &mut Fields) -> Result<Witness, MessageError> {
 
 const NAME: &str = "a plain name";
 const DEVICE: &str = "a device's name";
+const LASTING: &str = "cpu or kind:UUID, no ordinal";
+const WIDTHS: &str = "integers of 1 or more";
 const BYTE: &str = "an integer of 0 to 255";
 const CYCLES: &str = "an integer of 1 or more";
 const DTYPE: &str = "u8, i8, i32, f16, bf16 or f32";

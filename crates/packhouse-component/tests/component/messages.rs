@@ -181,6 +181,36 @@ fn what_stands_there_twice_is_refused() {
     }
 }
 
+/// An ordinal is another device after a reboot, and nobody can ask for no row at all.
+#[test]
+fn a_hello_names_devices_that_last_and_widths_that_can_be_asked() {
+    let (message, parse) = all().swap_remove(4);
+    let with = |at: &str, value: Value| {
+        let mut edited = message.clone();
+        *edited.pointer_mut(at).expect("because it is there") = value;
+        parse(edited.to_string().as_bytes())
+    };
+    for device in [
+        "cuda:0",
+        "0",
+        "gpu1",
+        "cuda:GPU-5f",
+        "/dev/nvidia0",
+        "",
+        "CPU",
+    ] {
+        let expected = "devices[0]: expected cpu or kind:UUID, no ordinal, found";
+        let error = with("/devices", json!([device])).expect_err(device);
+        assert!(error.starts_with(expected), "{error}");
+    }
+    let card = json!(["cpu", "cuda:GPU-5f1e0c2a-0000-1111-2222-333344445555"]);
+    assert_eq!(with("/devices", card), Ok(()));
+    assert_eq!(
+        with("/kernels/0/widths", json!([1, 0])),
+        Err("kernels[0].widths: expected integers of 1 or more, found 0".to_owned())
+    );
+}
+
 /// Every case is asked on each device: a program that offers any number would never be done.
 #[test]
 fn a_hello_that_offers_more_than_can_be_asked_is_refused() {
@@ -203,7 +233,8 @@ fn a_hello_that_offers_more_than_can_be_asked_is_refused() {
         let with = |count: u64| {
             let entry = |index: u64| match at {
                 "/kernels" => json!({"fixture": format!("f-{index}"), "arms": [], "widths": []}),
-                "/kernels/0/widths" => json!(index),
+                "/kernels/0/widths" => json!(index + 1),
+                "/devices" => json!(format!("cuda:00000000-0000-0000-0000-{index:012x}")),
                 _ => json!(format!("n-{index}")),
             };
             let mut edited = message.clone();

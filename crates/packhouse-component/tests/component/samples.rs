@@ -63,7 +63,10 @@ pub(crate) fn introduction() -> Introduction {
             arms: vec!["plain".to_owned()],
             widths: vec![1, 3],
         }],
-        devices: vec!["cpu".to_owned(), "cuda:GPU-5f".to_owned()],
+        devices: vec![
+            "cpu".to_owned(),
+            "cuda:GPU-5f1e0c2a-0000-1111-2222-333344445555".to_owned(),
+        ],
         says_capture: true,
         denies: Vec::new(),
         times: false,

@@ -5,6 +5,7 @@ use crate::record::{Fields, RecordError, read_whole, wrong};
 use packhouse_base::canonical::render;
 use packhouse_base::digest::Digest;
 use packhouse_component::MessageError;
+use packhouse_component::frame::FRAME_BYTES_MAX;
 use packhouse_component::message::{Reply, Request};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -69,6 +70,12 @@ pub enum LineError {
     /// Its message is none of the protocol.
     #[error(transparent)]
     Message(#[from] MessageError),
+    /// Its message is longer than any that can be sent.
+    #[error("message: {actual} bytes, at most {FRAME_BYTES_MAX}")]
+    TooLong {
+        /// Its bytes.
+        actual: usize,
+    },
 }
 
 impl LineError {
@@ -76,7 +83,7 @@ impl LineError {
     pub fn code(&self) -> &'static str {
         match self {
             Self::Record(error) => error.code(),
-            Self::Message(_) => "leg.message",
+            Self::Message(_) | Self::TooLong { .. } => "leg.message",
         }
     }
 
@@ -85,6 +92,7 @@ impl LineError {
         match self {
             Self::Record(error) => error.blame(),
             Self::Message(error) => error.blame(),
+            Self::TooLong { .. } => packhouse_base::Blame::Source,
         }
     }
 }
@@ -103,7 +111,7 @@ impl Line {
         })?;
         let event = match raw {
             Raw::Asked(message) => Event::Asked(Box::new(asked(message)?)),
-            Raw::Said(message) => Event::Said(Box::new(Reply::parse(&render(&message))?)),
+            Raw::Said(message) => Event::Said(Box::new(Reply::parse(&sent(&message)?)?)),
             Raw::Seen(seen) => Event::Seen(seen),
             Raw::End(text) => Event::End(text),
         };
@@ -241,7 +249,17 @@ fn asked(mut message: Value) -> Result<Request, LineError> {
             }
         }
     }
-    Ok(Request::parse(&render(&message))?)
+    Ok(Request::parse(&sent(&message)?)?)
+}
+
+/// The bytes of a message, which are no more than those that were sent.
+fn sent(message: &Value) -> Result<Vec<u8>, LineError> {
+    let bytes = render(message);
+    let actual = bytes.len().saturating_sub(1);
+    match actual > FRAME_BYTES_MAX {
+        true => Err(LineError::TooLong { actual }),
+        false => Ok(bytes),
+    }
 }
 
 /// A controller's message as it stands in a line.

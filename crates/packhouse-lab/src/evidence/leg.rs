@@ -26,6 +26,30 @@ pub struct LegRecord {
     pub ended: Instants,
     /// Its programs, `control` first.
     pub programs: Vec<ProgramRecord>,
+    /// What the host said of the device; of `cpu` nothing.
+    pub host_device: Option<HostDeviceRecord>,
+}
+
+/// A device as the host had it around a leg, by the controller's own look.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostDeviceRecord {
+    /// Its model.
+    pub model: String,
+    /// The kernel driver that had it.
+    pub driver: Option<String>,
+    /// Who else held it before the leg's programs were started.
+    pub before: HoldersRecord,
+    /// The same when they were gone.
+    pub after: HoldersRecord,
+}
+
+/// Who holds a device.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HoldersRecord {
+    /// Processes that hold it for certain, in words.
+    pub holders: Vec<String>,
+    /// What could not be told, and why.
+    pub unknown: Vec<String>,
 }
 
 /// What is asked in a leg.
@@ -66,7 +90,7 @@ pub struct ObjectRecord {
 impl LegRecord {
     /// The bytes of `leg.json`.
     pub fn render(&self) -> Vec<u8> {
-        render(&json!({
+        let mut record = json!({
             "schema": SCHEMA,
             "number": self.number,
             "leg": self.leg,
@@ -76,7 +100,11 @@ impl LegRecord {
             "started": self.started.value(),
             "ended": self.ended.value(),
             "programs": self.programs.iter().map(ProgramRecord::value).collect::<Vec<_>>(),
-        }))
+        });
+        if let Some(device) = &self.host_device {
+            record[HOST_DEVICE] = device.value();
+        }
+        render(&record)
     }
 
     /// Reads `leg.json`.
@@ -95,7 +123,41 @@ impl LegRecord {
                 started: fields.object("started", Instants::read)?,
                 ended: fields.object("ended", Instants::read)?,
                 programs: fields.objects("programs", program)?,
+                host_device: match fields.has(HOST_DEVICE) {
+                    true => Some(fields.object(HOST_DEVICE, HostDeviceRecord::read)?),
+                    false => None,
+                },
             })
+        })
+    }
+}
+
+impl HostDeviceRecord {
+    fn value(&self) -> Value {
+        let held = |held: &HoldersRecord| {
+            let HoldersRecord { holders, unknown } = held;
+            json!({ "holders": holders, "unknown": unknown })
+        };
+        json!({
+            "model": self.model,
+            "driver": self.driver,
+            "before": held(&self.before),
+            "after": held(&self.after),
+        })
+    }
+
+    fn read(fields: &mut Fields) -> Result<Self, RecordError> {
+        let held = |fields: &mut Fields| {
+            Ok(HoldersRecord {
+                holders: fields.texts("holders")?,
+                unknown: fields.texts("unknown")?,
+            })
+        };
+        Ok(Self {
+            model: fields.text("model")?,
+            driver: fields.optional_text("driver")?,
+            before: fields.object("before", held)?,
+            after: fields.object("after", held)?,
         })
     }
 }
@@ -138,12 +200,19 @@ impl ProgramRecord {
 fn program(fields: &mut Fields) -> Result<ProgramRecord, RecordError> {
     Ok(ProgramRecord {
         treatment: super::treatment(fields)?,
-        pid: fields.count("pid")?,
+        pid: pid(fields)?,
         objects: fields.objects("objects", object)?,
         exit: fields.one_of("exit", EXIT, is_exit)?,
         stderr_bytes: fields.count("stderr_bytes")?,
         elapsed_ns: fields.count("elapsed_ns")?,
     })
+}
+
+fn pid(fields: &mut Fields) -> Result<u64, RecordError> {
+    match fields.count("pid")? {
+        0 => Err(fields.wrong("pid", "an integer of 1 or more", &json!(0))),
+        pid => Ok(pid),
+    }
 }
 
 fn object(fields: &mut Fields) -> Result<ObjectRecord, RecordError> {
@@ -163,5 +232,6 @@ fn is_exit(text: &str) -> Option<String> {
     (is_number || text == "killed").then(|| text.to_owned())
 }
 
+const HOST_DEVICE: &str = "host_device";
 const SCHEMA: &str = "packhouse/leg/1";
 const EXIT: &str = "code N, signal N or killed";

@@ -7,6 +7,7 @@ use packhouse_base::canonical::render;
 use packhouse_base::digest::Digest;
 use packhouse_ledger::act::Stage;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 
 /// A run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -117,7 +118,7 @@ impl RunRecord {
                 ended: fields.object("ended", Instants::read)?,
                 clock: fields.object("clock", clock)?,
                 legs: fields.objects("legs", leg)?,
-                removed: fields.texts("removed")?,
+                removed: removed(fields)?,
             })
         })
     }
@@ -132,6 +133,17 @@ impl RunLeg {
             "status": self.status.id(),
         })
     }
+}
+
+/// Paths of payload files, none of them twice.
+fn removed(fields: &mut Fields) -> Result<Vec<String>, RecordError> {
+    let paths = fields.texts("removed")?;
+    let is_path = |path: &&String| packhouse_bag::is_path(&format!("data/{path}"));
+    let distinct: BTreeSet<&String> = paths.iter().filter(is_path).collect();
+    if distinct.len() < paths.len() {
+        return Err(fields.wrong("removed", "paths of a payload, each once", &json!(paths)));
+    }
+    Ok(paths)
 }
 
 fn host(fields: &mut Fields) -> Result<HostRecord, RecordError> {

@@ -1,10 +1,10 @@
 //! Lines of the ledger in a bag: whether they give this run its right.
 
 use super::records::path_of_authority;
-use crate::analysis::Kind;
+use crate::analysis::{Kind, Status};
 use crate::evidence::Failure;
 use crate::evidence::Reading;
-use crate::evidence::reading::{AUTHORITY, MARKER};
+use crate::evidence::reading::{AUTHORITY, MARKER, RUN};
 use packhouse_base::digest::Digest;
 use packhouse_ledger::act::{Armed, Consumed, Genesis, Nonce, Reviewed};
 use packhouse_ledger::{Act, Entry, LaneAction, Review};
@@ -21,6 +21,7 @@ pub(crate) fn authority(reading: &Reading, failures: &mut Vec<Failure>) {
     if reading.kind() == Kind::Run {
         armed(reading, failures);
         nonce(reading, failures);
+        boot(reading, failures);
     }
 }
 
@@ -179,6 +180,23 @@ fn approver<'a>(reading: &'a Reading, armed: &Armed, index: u64) -> Option<&'a s
     }
 }
 
+/// A run that was not killed ends in the boot in which the packet was consumed.
+fn boot(reading: &Reading, failures: &mut Vec<Failure>) {
+    let last = entries(reading).last();
+    let consumed = last.filter(|entry| matches!(&entry.act, Act::Consumed(_)));
+    let run = reading.run.as_ref();
+    let run = run.filter(|run| run.status != Status::Aborted);
+    if let (Some(consumed), Some(run)) = (consumed, run)
+        && consumed.boot != run.boot
+    {
+        let words = format!(
+            "boot {}, the packet was consumed in {}",
+            run.boot, consumed.boot
+        );
+        failures.push(Failure::new("run.clock", RUN, words));
+    }
+}
+
 /// The nonce that is open, the one that is consumed and the run's are one.
 fn nonce(reading: &Reading, failures: &mut Vec<Failure>) {
     let mut fail = |code, words: String| failures.push(Failure::new(code, AUTHORITY, words));
@@ -191,7 +209,7 @@ fn nonce(reading: &Reading, failures: &mut Vec<Failure>) {
         return;
     };
     let opened = entries(reading).filter_map(|entry| match &entry.act {
-        Act::Nonce(Nonce { packet, nonce }) if *packet == reading.packet_digest => Some(*nonce),
+        Act::Nonce(Nonce { packet, nonce, .. }) if *packet == reading.packet_digest => Some(*nonce),
         _ => None,
     });
     let opened = opened.last();
@@ -202,8 +220,9 @@ fn nonce(reading: &Reading, failures: &mut Vec<Failure>) {
             format!("consumed nonce {}", consumed.nonce),
         );
     }
-    let marker = reading.payload.get(MARKER).map(Digest::of);
-    if let Some(marker) = marker.filter(|marker| *marker != consumed.marker) {
+    // Of a run whose marker nobody could read `consumed` cites no bytes.
+    let marker = Digest::of(reading.payload.get(MARKER).unwrap_or_default());
+    if marker != consumed.marker {
         let words = format!(
             "consumed cites marker {}, here is {marker}",
             consumed.marker

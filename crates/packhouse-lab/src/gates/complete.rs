@@ -7,7 +7,7 @@ use crate::prereg::Treatment;
 use crate::recipes::{Made, Recipes, challenge};
 use crate::schedule::{LegPlan, PlannedCase, case_of, rejected_case};
 use packhouse_base::digest::Digest;
-use packhouse_component::message::{CaseOrder, InputFile, Wanted};
+use packhouse_component::message::{CaseOrder, InputFile, Introduction, Wanted};
 use std::collections::BTreeMap;
 
 /// What all sessions of a leg are matched with.
@@ -18,6 +18,8 @@ pub(crate) struct Matching<'a> {
     pub(crate) path: &'a str,
     /// The nonce.
     pub(crate) nonce: Digest,
+    /// What inputs were drawn from.
+    pub(crate) source: Digest,
     /// Where fixtures come from.
     pub(crate) recipes: &'a Recipes,
     /// Whether what is missing is a failure.
@@ -139,9 +141,12 @@ impl<'a> Matching<'a> {
         let hello = session.introduced();
         let poisons = hello.is_some_and(|hello| hello.poisons);
         let times = hello.is_some_and(|hello| hello.times);
+        // Rejections are asked for what the program does not offer.
+        let is_rejection = planned.rejection.is_some();
+        let has_device = hello.is_none_or(|hello| hello.devices.contains(&self.plan.device));
         let Some(made) = self
             .recipes
-            .repeat(&planned.fixture, planned.repeat, self.nonce)
+            .repeat(&planned.fixture, planned.repeat, self.source)
         else {
             return;
         };
@@ -153,7 +158,10 @@ impl<'a> Matching<'a> {
         let differences = [
             ("case.index", expected.index == order.index),
             ("case.layout", expected.layout == order.layout),
-            ("case.device", expected.device == order.device),
+            (
+                "case.device",
+                expected.device == order.device && (is_rejection || has_device),
+            ),
             ("case.parameters", expected.parameters == order.parameters),
             ("case.inputs", expected.inputs == order.inputs),
             ("case.boundaries", expected.boundaries == order.boundaries),
@@ -166,6 +174,34 @@ impl<'a> Matching<'a> {
         for (code, is_equal) in differences {
             if !is_equal {
                 failures.push(self.failure(code, turn.line, planned.words()));
+            }
+        }
+        if let Some(hello) = hello.filter(|_| !is_rejection) {
+            self.offered(planned, turn, hello, failures);
+        }
+    }
+
+    /// The program's hello offers the fixture, arm and width that it was asked for.
+    fn offered(
+        &self,
+        planned: &PlannedCase,
+        turn: &Turn,
+        hello: &Introduction,
+        failures: &mut Vec<Failure>,
+    ) {
+        let mut offers = hello.kernels.iter();
+        let offer = offers.find(|offer| offer.fixture == planned.fixture);
+        let offered = match offer {
+            None => vec![("case.fixture", false)],
+            Some(offer) => vec![
+                ("case.arm", offer.arms.contains(&planned.arm)),
+                ("case.width", offer.widths.contains(&planned.width)),
+            ],
+        };
+        for (code, is_offered) in offered {
+            if !is_offered {
+                let words = format!("{}: not in the program's hello", planned.words());
+                failures.push(self.failure(code, turn.line, words));
             }
         }
     }

@@ -183,6 +183,7 @@ pub(crate) fn run(reading: &Reading, plans: &[LegPlan], failures: &mut Vec<Failu
         );
     }
     clock(run, &mut fail);
+    removed(reading, run, &mut fail);
     if is_complete && run.legs.len() != plans.len() {
         let (actual, planned) = (run.legs.len(), plans.len());
         fail("run.legs", format!("{actual} legs, planned are {planned}"));
@@ -216,6 +217,20 @@ pub(crate) fn run(reading: &Reading, plans: &[LegPlan], failures: &mut Vec<Failu
             "run.legs",
             format!("leg {number}: a folder, and not in the list"),
         );
+    }
+}
+
+/// Only a killed run leaves files without bytes; what programs made is not written anew after them.
+fn removed(reading: &Reading, run: &RunRecord, fail: &mut impl FnMut(&'static str, String)) {
+    if !run.removed.is_empty() && run.status != Status::Aborted {
+        let status = run.status.id();
+        fail("run.status", format!("{status}, and files were removed"));
+    }
+    let is_of_programs = |path: &str| path.starts_with("legs/") || path.starts_with("outputs/");
+    let is_there =
+        |path: &&String| is_of_programs(path) && reading.payload.get(path.as_str()).is_some();
+    if let Some(path) = run.removed.iter().find(is_there) {
+        fail("run.status", format!("{path} was removed and is there"));
     }
 }
 
@@ -298,6 +313,13 @@ pub(crate) fn leg(
     let lasted_ns = ended.saturating_sub(started);
     if status != Status::Aborted && last_ns.is_some_and(|last_ns| last_ns > lasted_ns) {
         let words = format!("lasted {lasted_ns} ns, and its exchange is longer");
+        fail("run.clock", words);
+    }
+    let mut programs = record.programs.iter();
+    let longer = programs.find(|program| program.elapsed_ns > lasted_ns);
+    if let Some(program) = longer.filter(|_| status != Status::Aborted) {
+        let (word, elapsed_ns) = (program.treatment.word(), program.elapsed_ns);
+        let words = format!("lasted {lasted_ns} ns, and {word} {elapsed_ns} ns");
         fail("run.clock", words);
     }
 }

@@ -311,7 +311,7 @@ fn timed_answers_are_bounded_and_counted_on_every_device() {
             }
         })
     };
-    // Two of 900 and two of 880 against four: 480 ns by the spans, so 960 may be claimed.
+    // Six of 900 and six of 880 against twelve: 1440 ns by the spans, so 2880 may be claimed.
     rejects(&told(649), "no time", &["timing.unconfirmed"]);
     let half = told(650);
     let report = check(&half.tree, Some(&half.ledger), None);

@@ -39,7 +39,7 @@ fn every_byte_of_authority_and_ledger_counts() {
 fn records_that_contradict_each_other_are_found() {
     let sample = sample::run();
     let other = json!(sha256("other"));
-    let run: [(&str, Value, &str); 8] = [
+    let run: [(&str, Value, &str); 15] = [
         ("/packet", other.clone(), "packet.digest"),
         ("/nonce", other.clone(), "authority.nonce"),
         ("/status", json!("stopped"), "run.status"),
@@ -48,6 +48,17 @@ fn records_that_contradict_each_other_are_found() {
         ("/clock/forward_ns", json!(4), "run.clock"),
         ("/legs/1/device", json!("cuda:0"), "run.legs"),
         ("/legs/1/status", json!("broken"), "run.status"),
+        ("/boot", json!("another"), "run.clock"),
+        ("/started/wall_ns", json!(1_u64 << 63), "record.type"),
+        ("/removed", json!(["/etc/passwd"]), "record.type"),
+        ("/removed", json!(["../x"]), "record.type"),
+        ("/removed", json!([""]), "record.type"),
+        (
+            "/removed",
+            json!(["marker.json", "marker.json"]),
+            "record.type",
+        ),
+        ("/removed", json!(["marker.json"]), "run.status"),
     ];
     for (pointer, value, code) in run {
         let tampered = edit(&sample, RUN, |run| {
@@ -55,13 +66,16 @@ fn records_that_contradict_each_other_are_found() {
         });
         rejects(&tampered, pointer, &[code]);
     }
-    let leg: [(&str, Value, &str); 7] = [
+    let leg: [(&str, Value, &str); 10] = [
         ("/number", json!(7), "leg.number"),
         ("/kind", json!("timing"), "leg.number"),
         ("/status", json!("failed"), "run.legs"),
         ("/ended/steady_ns", json!(9_000_000), "run.clock"),
         ("/programs/0/treatment", json!("control"), "leg.program"),
         ("/programs/0/exit", json!("code 1"), "leg.end"),
+        ("/programs/0/elapsed_ns", json!(u64::MAX), "run.clock"),
+        ("/programs/0/pid", json!(0), "record.type"),
+        ("/started", Value::Null, "record.type"),
         ("/programs/0/objects/0/sha256", other.clone(), "identity"),
     ];
     for (pointer, value, code) in leg {
@@ -75,12 +89,46 @@ fn records_that_contradict_each_other_are_found() {
         ("/nonce", "marker.nonce"),
         ("/ledger", "marker.ledger"),
         ("/lab", "marker.ledger"),
+        ("/salt", "fixture.drawn"),
     ] {
         let tampered = edit(&sample, "bag/data/marker.json", |marker| {
             *marker.pointer_mut(pointer).expect("because it is there") = other.clone();
         });
         rejects(&tampered, pointer, &[code]);
         rejects(&tampered, pointer, &["authority.nonce"]);
+    }
+}
+
+/// A marker in memory is gone after a reboot, and the packet could be run again.
+#[test]
+fn a_marker_is_on_a_file_system_that_keeps_it() {
+    let sample = sample::run();
+    for (file_system, is_durable) in [("xfs", true), ("overlayfs", true), ("tmpfs", false)] {
+        let tampered = edit(&sample, "bag/data/marker.json", |marker| {
+            marker["file_system"] = json!(file_system);
+        });
+        let report = check(&tampered.tree, Some(&tampered.ledger), None);
+        assert_eq!(!report.has("record.type"), is_durable, "{file_system}");
+    }
+}
+
+/// What programs made is not written anew: it was removed, or it is there.
+#[test]
+fn what_a_killed_run_removed_of_its_programs_is_not_there() {
+    let sample = sample::run();
+    for (path, is_honest) in [
+        ("marker.json", true),
+        ("legs/07/exchange.jsonl", true),
+        ("legs/01/exchange.jsonl", false),
+    ] {
+        let tampered = edit(&sample, RUN, |run| {
+            run["status"] = json!("aborted");
+            run["stage"] = json!("leg");
+            run["reason"] = json!("killed");
+            run["removed"] = json!([path]);
+        });
+        let report = check(&tampered.tree, Some(&tampered.ledger), None);
+        assert_eq!(!report.has("run.status"), is_honest, "{path}");
     }
 }
 
@@ -96,8 +144,12 @@ fn files_that_are_missing_added_or_others_are_found() {
     let output = output.expect("because there are outputs").clone();
     let changed = bytes(&sample.tree, "bag/data/prereg.toml");
     let changed = String::from_utf8(changed).expect("because it is text");
-    let looser = changed.replace("minimum_wins = 2", "minimum_wins = 1");
-    let cases: [(&str, Option<&[u8]>, &str); 16] = [
+    let fewer = changed
+        .replace("blocks = 6", "blocks = 5")
+        .replace("wins = 6", "wins = 5");
+    let more = changed.replace("blocks = 6", "blocks = 1001");
+    let looser = changed.replace("minimum_wins = 6", "minimum_wins = 5");
+    let cases: [(&str, Option<&[u8]>, &str); 18] = [
         ("bag/data/lane.toml", None, "record.missing"),
         ("bag/data/prereg.toml", None, "record.missing"),
         ("bag/data/packet.json", None, "record.missing"),
@@ -111,6 +163,12 @@ fn files_that_are_missing_added_or_others_are_found() {
             Some(looser.as_bytes()),
             "packet.prereg",
         ),
+        (
+            "bag/data/prereg.toml",
+            Some(fewer.as_bytes()),
+            "record.type",
+        ),
+        ("bag/data/prereg.toml", Some(more.as_bytes()), "record.type"),
         ("bag/data/lane.toml", Some(b"x = 1\n"), "packet.lane"),
         ("bag/data/notes.txt", Some(b"x"), "record.unexpected"),
         ("bag/data/legs/01/candidate.stderr", Some(b"x"), "leg.end"),
@@ -136,7 +194,7 @@ fn files_that_are_missing_added_or_others_are_found() {
         rejects(&copy, folder, &[code]);
     }
     let mut copy = sample.clone();
-    for (name, bytes) in sample::fixture(5) {
+    for (name, bytes) in sample::fixture(5, 5) {
         put(&mut copy.tree, format!("{fixture}/{name}"), &bytes);
         put(
             &mut copy.tree,
