@@ -10,12 +10,15 @@
 //!   process of its own that holds nothing but a pipe of ours, sees it. The kernel kills the leader
 //!   besides (PR_SET_PDEATHSIG), and means the *thread* that started it: a thread that starts a
 //!   child must outlive it;
+//! - whom it leaves behind becomes its own child again (PR_SET_CHILD_SUBREAPER), unless it undoes
+//!   that itself;
 //! - what is kept of its output is bounded; the rest is read and dropped, so that no child waits
 //!   for a reader.
 //!
 //! Never: searches for a program, except in `find`, with a search path that is given.
 
 mod find;
+mod own;
 mod pump;
 #[expect(
     unsafe_code,
@@ -30,6 +33,7 @@ mod talk;
 mod watch;
 
 pub use find::find;
+pub use own::{own_children, take_in_orphans};
 pub use talk::{Talk, TalkError};
 
 use packhouse_base::Blame;

@@ -1,5 +1,6 @@
 //! The start of a child, and its end: the only place that forks, waits and kills.
 
+use super::own::Own;
 use super::pump::{Pump, PumpError};
 use super::watch::{self, Watcher};
 use super::{Ended, Exit, Order, StartError};
@@ -10,7 +11,7 @@ use rustix::fs::OFlags;
 use rustix::io::{Errno, retry_on_intr};
 use rustix::process::{
     Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, getpid, getppid, kill_process_group,
-    pidfd_open, set_parent_process_death_signal, setsid, waitid,
+    pidfd_open, set_child_subreaper, set_parent_process_death_signal, setsid, waitid,
 };
 use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
@@ -30,7 +31,8 @@ pub(super) struct Started {
     pub(super) stdout: Option<OwnedFd>,
     pub(super) stderr: Option<OwnedFd>,
     is_reaped: bool,
-    /// Goes last: until the child is reaped it is watched.
+    /// Go last: until the child is reaped it is ours, and watched.
+    _own: Own,
     _watcher: Watcher,
 }
 
@@ -113,6 +115,7 @@ impl Started {
             stdout,
             stderr,
             is_reaped: false,
+            _own: Own::new(pid),
             _watcher: watcher,
         })
     }
@@ -233,6 +236,8 @@ pub(super) fn wait(fds: &mut [PollFd<'_>], deadline_ns: u64) -> Result<bool, Err
 fn isolate(parent: Pid, line: RawFd) -> std::io::Result<()> {
     watch::name_group(line, setsid()?)?;
     set_parent_process_death_signal(Some(Signal::KILL))?;
+    // Whom it leaves behind becomes its own child again, and not somebody's out of sight.
+    set_child_subreaper(Some(parent))?;
     // A parent that died before the line above sends nothing any more.
     if getppid() != Some(parent) {
         return Err(Errno::SRCH.into());

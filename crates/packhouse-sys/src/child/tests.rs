@@ -71,6 +71,40 @@ fn a_process_that_left_the_group_is_not_waited_for() {
     let _ = pid.map(|pid| rustix::process::kill_process(pid, rustix::process::Signal::KILL));
 }
 
+/// A kernel that was unfrozen ran as a daemon: in a session of its own, and no child of anybody.
+#[test]
+fn a_daemon_stays_a_child_of_the_program_that_started_it() {
+    let script = "(setsid sleep 300 </dev/null >/dev/null & echo $!); read x";
+    let arguments = ["-c", script].map(OsString::from);
+    let order = order(&arguments, 60 * SECOND_NS);
+    let mut talk = Talk::start(&order, Keep::Nothing).expect("because sh runs");
+    let end_ns = RealClock.steady_ns() + 20 * SECOND_NS;
+    let mut said = Vec::new();
+    while !said.ends_with(b"\n") {
+        let mut piece = [0; 64];
+        let length = talk.read(&mut piece, end_ns).expect("because it says it");
+        assert!(length > 0, "it ended");
+        said.extend_from_slice(&piece[..length]);
+    }
+    let daemon = String::from_utf8_lossy(&said).trim().to_owned();
+    let parent = format!(") S {} ", talk.pid());
+    let is_child = || {
+        let stat = std::fs::read_to_string(format!("/proc/{daemon}/stat"));
+        stat.is_ok_and(|stat| stat.contains(&parent))
+    };
+    while !is_child() && RealClock.steady_ns() < end_ns {
+        std::thread::yield_now();
+    }
+    let is_child = is_child();
+    let pid = daemon.parse().ok().and_then(rustix::process::Pid::from_raw);
+    let _ = pid.map(|pid| rustix::process::kill_process(pid, rustix::process::Signal::KILL));
+    assert!(is_child, "{daemon}");
+    assert!(own_children().contains(&talk.pid()));
+    let pid = talk.pid();
+    drop(talk);
+    assert!(!own_children().contains(&pid));
+}
+
 #[test]
 fn signals_are_told_from_codes_and_from_our_own_kill() {
     let ended = shell("kill -TERM $$", 10 * SECOND_NS, MEMORY, MEMORY).expect("because sh runs");

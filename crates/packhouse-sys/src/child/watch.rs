@@ -8,6 +8,7 @@
 //!
 //! Never: allocates, or takes a lock: it is a copy of a process that may have many threads.
 
+use super::own::Own;
 use rustix::io::{Errno, retry_on_intr};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, WaitOptions, waitpid};
@@ -17,6 +18,7 @@ use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd, RawFd};
 pub(super) struct Watcher {
     pid: Option<Pid>,
     line: OwnedFd,
+    _own: Option<Own>,
 }
 
 impl Watcher {
@@ -33,6 +35,7 @@ impl Watcher {
             pid => Ok(Self {
                 pid: Pid::from_raw(pid),
                 line,
+                _own: Pid::from_raw(pid).map(Own::new),
             }),
         }
     }
