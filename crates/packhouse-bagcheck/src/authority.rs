@@ -43,6 +43,9 @@ pub(crate) fn judge(report: &mut Report, payload: &Tree, against: &Against<'_>) 
     };
     chain(report, &entries);
     let state = act(report, &entries, against);
+    if !against.run.is_rehearsal {
+        rehearsed(report, &entries, against);
+    }
     nonce(report, payload, &state, against);
     marker(report, &entries, &state, against);
     entries
@@ -150,6 +153,45 @@ fn act(report: &mut Report, entries: &[Entry], against: &Against<'_>) -> State {
     }
     state
 }
+
+/// Finds arming or a nonce that does not stand on a fresh rehearsal: the newest before it, green,
+/// of the packet's analyzer, in the same boot, and not too old.
+fn rehearsed(report: &mut Report, entries: &[Entry], against: &Against<'_>) {
+    let its = |kind: &'static str| {
+        let all = (1..).zip(entries);
+        all.filter(move |(_, entry)| {
+            entry.kind == kind && entry.body.text("packet") == against.digest
+        })
+    };
+    for kind in ["armed", "nonce"] {
+        let Some((_, act)) = its(kind).last() else {
+            continue;
+        };
+        let before = its("rehearsed").filter(|(_, entry)| entry.index < act.index);
+        let Some((line, entry)): Option<(u64, &Entry)> = before.last() else {
+            let words = format!("{kind} without a rehearsal before it");
+            report.find("authority.state", PATH, words);
+            continue;
+        };
+        let analyzer = against.packet.map(|packet| packet.analyzer.as_str());
+        let age_ns = i128::from(act.at_ns) - i128::from(entry.at_ns);
+        let is_old = against.prereg.is_some_and(|prereg| {
+            age_ns > (i128::from(prereg.rehearsal_max_age_s) + ENTERING_S) * 1_000_000_000
+        });
+        let is_fresh = entry.body.flag("green")
+            && analyzer.is_none_or(|analyzer| analyzer == entry.body.text("analyzer"))
+            && entry.boot == act.boot
+            && age_ns >= 0
+            && !is_old;
+        if !is_fresh {
+            let words = format!("is no fresh rehearsal for `{kind}`, {age_ns} ns later");
+            report.find("authority.state", &format!("{PATH}:{line}"), words);
+        }
+    }
+}
+
+/// Seconds that an act may be entered after it was looked whether its rehearsal is fresh.
+const ENTERING_S: i128 = 600;
 
 fn nonce(report: &mut Report, payload: &Tree, state: &State, against: &Against<'_>) {
     if against.run.is_rehearsal {

@@ -282,7 +282,9 @@ impl Content {
             .map(|timing| {
                 let (wins, blocks) = (timing.minimum_wins, timing.blocks);
                 let least = timing.minimum_saving_ns;
-                format!("wins >= {wins} of {blocks}, median >= {least} ns on every device")
+                let percent = timing.minimum_saving_percent;
+                let percent = percent.map_or(String::new(), |it| format!(" and >= {it} %"));
+                format!("wins >= {wins} of {blocks}, median >= {least} ns{percent} on every device")
             });
         let measured: Vec<String> = figures.iter().map(Figures::measured).collect();
         Gate {

@@ -21,6 +21,8 @@ pub(crate) type Refusal = (&'static str, String);
 pub(crate) struct Entry {
     /// Its number in the ledger.
     pub(crate) index: u64,
+    /// When it was written, by the wall clock.
+    pub(crate) at_ns: i64,
     /// The boot that it was written in.
     pub(crate) boot: String,
     /// Its kind.
@@ -122,10 +124,13 @@ pub(crate) fn read_line(line: &[u8]) -> Result<Entry, Refusal> {
     };
     body::exactly(map, "the line", &FIELDS, &[])?;
     let wrong = |name: &str, form: &str| Err(("ledger.type", format!("`{name}` is not {form}")));
-    match map.get("at_ns") {
-        Some(Json::Integer(at)) if i64::try_from(*at).is_ok() => {}
-        _ => return wrong("at_ns", "an integer of 64 bits with a sign"),
-    }
+    let at_ns = match map.get("at_ns") {
+        Some(Json::Integer(at)) => i64::try_from(*at).ok(),
+        _ => None,
+    };
+    let Some(at_ns) = at_ns else {
+        return wrong("at_ns", "an integer of 64 bits with a sign");
+    };
     let Some(Json::Text(boot)) = map.get("boot") else {
         return wrong("boot", "text");
     };
@@ -154,6 +159,7 @@ pub(crate) fn read_line(line: &[u8]) -> Result<Entry, Refusal> {
     }
     Ok(Entry {
         index,
+        at_ns,
         boot: boot.clone(),
         kind: kind.clone(),
         body: Body::read(kind, fields)?,

@@ -261,8 +261,11 @@ const PROGRAM: [&str; 6] = [
 pub(crate) fn leg(report: &mut Report, payload: &Tree, path: &str) -> Option<Leg> {
     let value = record(report, payload, path)?;
     let mut record = Record::new(report, path);
-    let map = record.fields(&value, "", &LEG, &[])?;
+    let map = record.fields(&value, "", &LEG, &["host_device"])?;
     record.schema(map, "packhouse/leg/1")?;
+    if let Some(device) = map.get("host_device") {
+        host_device(&mut record, device)?;
+    }
     let mut programs = Vec::new();
     for item in record.list(map, "programs")? {
         let own = record.fields(item, "programs", &PROGRAM, &[])?;
@@ -282,6 +285,26 @@ pub(crate) fn leg(report: &mut Report, payload: &Tree, path: &str) -> Option<Leg
         ended: instant(&mut record, map, "ended")?,
         programs,
     })
+}
+
+/// What the host said of the leg's device: read, and judged by nobody.
+fn host_device(record: &mut Record<'_>, device: &Json) -> Option<()> {
+    let map = record.fields(
+        device,
+        "host_device",
+        &["model", "driver", "before", "after"],
+        &[],
+    )?;
+    record.text(map, "model")?;
+    record.text(map, "driver")?;
+    for when in ["before", "after"] {
+        let held = map.get(when)?;
+        let held = record.fields(held, when, &["holders", "unknown"], &[])?;
+        for list in ["holders", "unknown"] {
+            record.texts(held, list)?;
+        }
+    }
+    Some(())
 }
 
 fn is_exit(text: &str) -> bool {

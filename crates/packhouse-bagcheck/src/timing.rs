@@ -24,6 +24,8 @@ pub(crate) struct Figures {
     cycles: u64,
     /// Blocks whose saving is above 0.
     wins: u64,
+    /// The median saving as percent of the control's median cycle, where that is asked.
+    percent: Option<Fraction>,
 }
 
 /// A fraction in lowest terms.
@@ -88,6 +90,7 @@ pub(crate) fn judge(report: &mut Report, leg: &Leg, timing: &Timing) -> Option<F
         wins: savings.iter().filter(|saving| **saving > 0).count() as u64,
         savings,
         cycles: timing.cycles,
+        percent: timing.minimum_saving_percent.map(|_| percent(&spans)),
     };
     if figures.wins < timing.minimum_wins {
         let words = format!("{} wins, {} are needed", figures.wins, timing.minimum_wins);
@@ -99,8 +102,23 @@ pub(crate) fn judge(report: &mut Report, leg: &Leg, timing: &Timing) -> Option<F
         let words = format!("the median is {}, at least {least} ns", text(median));
         report.find("timing.median", &path, words);
     }
+    if let (Some(percent), Some(least)) = (figures.percent, timing.minimum_saving_percent)
+        && percent.numerator < i128::from(least) * percent.denominator
+    {
+        let words = format!("the median is {} %, at least {least} %", text(percent));
+        report.find("timing.percent", &path, words);
+    }
     unconfirmed(report, &path, leg);
     Some(figures)
+}
+
+/// Returns `100 median(d) / median(A1 + A2)`: what is saved, of what the control takes.
+fn percent(spans: &[[u64; 4]]) -> Fraction {
+    let both = |one: u64, other: u64| i128::from(one) + i128::from(other);
+    let saved = spans.iter().map(|[a1, b1, b2, a2]| both(*a1, *a2) - both(*b1, *b2));
+    let taken = spans.iter().map(|[a1, _, _, a2]| both(*a1, *a2));
+    let saved = doubled_median(&mut saved.collect::<Vec<i128>>());
+    Fraction::new(100 * saved, doubled_median(&mut taken.collect::<Vec<i128>>()))
 }
 
 /// Finds a claim that the controller's own spans do not bear out, by half at least.
@@ -210,9 +228,11 @@ impl Figures {
             ..
         } = self;
         let median = text(self.median());
+        let percent = self.percent.map(|it| format!(", {} %", text(it)));
         format!(
-            "{device}: wins = {wins} of {}, median = {median} ns",
-            savings.len()
+            "{device}: wins = {wins} of {}, median = {median} ns{}",
+            savings.len(),
+            percent.unwrap_or_default()
         )
     }
 }
@@ -262,10 +282,13 @@ mod tests {
             savings: savings.to_vec(),
             cycles: 7,
             wins: 5,
+            percent: None,
         };
         assert_eq!(text(figures.median()), "65/28");
         assert_eq!(text(figures.hodges_lehmann()), "39/14");
         assert_eq!(text(figures.lower_bound()), "-13/28");
         assert_eq!(sign::p(5, 1), "0.21875");
+        let spans = blocks.map(|block| block.map(|span| u64::try_from(span).expect("small")));
+        assert_eq!(text(percent(&spans)), "1625/1009");
     }
 }

@@ -22,6 +22,8 @@ pub(crate) struct Prereg {
     pub(crate) time_budget_s: u64,
     /// Longest case, in seconds.
     pub(crate) case_timeout_s: u64,
+    /// Oldest rehearsal that counts, in seconds.
+    pub(crate) rehearsal_max_age_s: u64,
     /// Whether the run ends at the first leg that failed.
     pub(crate) stops: bool,
     /// Programs by treatment: name, arguments, environment.
@@ -71,6 +73,8 @@ pub(crate) struct Timing {
     pub(crate) minimum_wins: u64,
     /// Least median saving for each cycle, in nanoseconds.
     pub(crate) minimum_saving_ns: u64,
+    /// Smallest median saving as percent of the control's median cycle, where that is asked.
+    pub(crate) minimum_saving_percent: Option<u64>,
 }
 
 /// A case that must be declined.
@@ -148,7 +152,6 @@ pub(crate) fn prereg(report: &mut Report, path: &str, bytes: &[u8]) -> Option<Pr
     }
     let exclusions = record.texts(map, "exclusions")?;
     record.distinct("exclusions", &exclusions, forms::is_text)?;
-    record.within(map, "rehearsal_max_age_s", 1, 2_592_000)?;
     let treatment = record.fields(map.get("treatment")?, "treatment", &["difference"], &[])?;
     record.formed(treatment, "difference", "a text", forms::is_text)?;
     let matrix = record.fields(map.get("matrix")?, "matrix", &MATRIX, &[])?;
@@ -159,6 +162,7 @@ pub(crate) fn prereg(report: &mut Report, path: &str, bytes: &[u8]) -> Option<Pr
         reviewers: record.within(map, "reviewers", 1, 16)?,
         time_budget_s,
         case_timeout_s: record.within(map, "case_timeout_s", 1, time_budget_s)?,
+        rehearsal_max_age_s: record.within(map, "rehearsal_max_age_s", 1, 2_592_000)?,
         stops: record.word(map, "stop", &["first-failed-leg", "never"])? == "first-failed-leg",
         programs: programs(&mut record, map)?,
         commits: paths(&mut record, map, "commit")?,
@@ -360,12 +364,18 @@ const TIMING: [&str; 8] = [
     "minimum_median_saving_ns",
 ];
 
+const PERCENT: &str = "minimum_median_saving_percent";
+
 fn timing(record: &mut Record<'_>, map: &Map) -> Option<Option<Timing>> {
     let Some(value) = map.get("timing") else {
         return Some(None);
     };
-    let map = record.fields(value, "timing", &TIMING, &[])?;
-    let blocks = record.within(map, "blocks", 1, 10_000)?;
+    let map = record.fields(value, "timing", &TIMING, &[PERCENT])?;
+    let percent = match map.contains_key(PERCENT) {
+        true => Some(record.within(map, PERCENT, 1, 99)?),
+        false => None,
+    };
+    let blocks = record.within(map, "blocks", 6, 1000)?;
     Some(Some(Timing {
         fixture: record.formed(map, "fixture", "a name", forms::is_name)?,
         arm: record.formed(map, "arm", "a name", forms::is_name)?,
@@ -375,6 +385,7 @@ fn timing(record: &mut Record<'_>, map: &Map) -> Option<Option<Timing>> {
         cycles: record.within(map, "cycles", 1, 1_000_000_000)?,
         minimum_wins: record.within(map, "minimum_wins", 1, blocks)?,
         minimum_saving_ns: record.within(map, TIMING[7], 1, 3_600_000_000_000)?,
+        minimum_saving_percent: percent,
     }))
 }
 

@@ -18,7 +18,18 @@ pub(super) fn p(wins: u64, losses: u64) -> String {
         binomial.divide(i + 1);
     }
     let halvings = i32::try_from(n).expect("because there are at most a thousand blocks") - 1;
-    format!("{}", sum.over_power_of_two(halvings))
+    text(sum.over_power_of_two(halvings))
+}
+
+/// Returns the shortest digits that read back; of two that are equally near, those that end even.
+fn text(value: f64) -> String {
+    let shortest = format!("{value}");
+    let places = shortest.split('.').nth(1).map_or(0, str::len);
+    let rounded = format!("{value:.places$}");
+    if rounded.parse::<f64>().is_ok_and(|again| again.to_bits() == value.to_bits()) {
+        return rounded;
+    }
+    shortest
 }
 
 /// A natural number: its digits of 32 bits, least significant first.
@@ -102,7 +113,10 @@ mod tests {
             (5, 0, "0.0625"),
             (0, 5, "0.0625"),
             (10, 3, "0.09228515625"),
-            (30, 1, "0.000000029802322387695313"),
+            (30, 1, "0.000000029802322387695312"),
+            (0, 26, "0.000000029802322387695312"),
+            (18, 5, "0.010622024536132812"),
+            (5, 19, "0.006610751152038574"),
         ] {
             assert_eq!(super::p(wins, losses), p, "{wins} {losses}");
         }

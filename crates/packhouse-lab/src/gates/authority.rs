@@ -20,6 +20,7 @@ pub(crate) fn authority(reading: &Reading, failures: &mut Vec<Failure>) {
     required(reading, failures);
     if reading.kind() == Kind::Run {
         armed(reading, failures);
+        rehearsed(reading, failures);
         nonce(reading, failures);
         boot(reading, failures);
     }
@@ -165,6 +166,57 @@ fn armed(reading: &Reading, failures: &mut Vec<Failure>) {
         failures.push(Failure::new("authority.state", AUTHORITY, words));
     }
 }
+
+/// Arming and nonce each stand on a fresh rehearsal: the newest before it, green, of the packet's
+/// analyzer, in the same boot, and not too old.
+fn rehearsed(reading: &Reading, failures: &mut Vec<Failure>) {
+    let packet = reading.packet_digest;
+    let is_its = |act: &Act| match act {
+        Act::Armed(armed) => armed.packet == packet,
+        Act::Nonce(nonce) => nonce.packet == packet,
+        _ => false,
+    };
+    let acts = ["armed", "nonce"].into_iter().filter_map(|kind| {
+        let all = entries(reading).filter(|entry| entry.act.kind() == kind && is_its(&entry.act));
+        all.last()
+    });
+    for act in acts {
+        let mut lines = reading.authority.iter().enumerate().rev();
+        let newest = lines.find_map(|(line, (_, entry))| match &entry.act {
+            Act::Rehearsed(rehearsed) if rehearsed.packet == packet => {
+                (entry.index < act.index).then_some((line, entry, rehearsed))
+            }
+            _ => None,
+        });
+        let Some((line, entry, rehearsed)) = newest else {
+            let words = format!("{} without a rehearsal before it", act.act.kind());
+            failures.push(Failure::new("authority.state", AUTHORITY, words));
+            continue;
+        };
+        let analyzer = reading.packet.as_ref().map(|packet| packet.analyzer);
+        let max_age_s = reading.prereg.as_ref().map(|own| own.rehearsal_max_age_s);
+        let max_age_ns = max_age_s.map_or(i128::MAX, |max_age_s| {
+            (i128::from(max_age_s) + ENTERING_S) * 1_000_000_000
+        });
+        let age_ns = i128::from(act.at_ns) - i128::from(entry.at_ns);
+        let is_fresh = rehearsed.green
+            && analyzer.is_none_or(|analyzer| analyzer == rehearsed.analyzer)
+            && entry.boot == act.boot
+            && (0..=max_age_ns).contains(&age_ns);
+        if !is_fresh {
+            let words = format!(
+                "no fresh rehearsal for {} ({age_ns} ns later)",
+                act.act.kind()
+            );
+            let path = path_of_authority(line);
+            failures.push(Failure::new("authority.state", path, words));
+        }
+    }
+}
+
+/// Seconds from looking whether a rehearsal is fresh to the entry that stands on it: all that is
+/// frozen is measured in between.
+const ENTERING_S: i128 = 600;
 
 /// Who approved by an entry that `armed` cites.
 fn approver<'a>(reading: &'a Reading, armed: &Armed, index: u64) -> Option<&'a str> {

@@ -255,3 +255,43 @@ fn a_leg_after_one_that_failed_is_against_the_stop_rule() {
     let both = edit(&run, path, |leg| leg["status"] = json!("failed"));
     rejects(&both, "two more legs", &["run.status"]);
 }
+
+/// Whoever may arm on last year's rehearsal, by another build, has rehearsed nothing.
+#[test]
+fn a_run_stands_on_a_fresh_rehearsal_of_its_own_program() {
+    let sample = sample::run();
+    let path = "bag/data/authority.jsonl";
+    let edits: [(&str, fn(&mut Value)); 5] = [
+        ("another boot", |entry| entry["boot"] = json!("another")),
+        ("another program", |entry| {
+            entry["body"]["analyzer"] = json!(sha256("another"));
+        }),
+        ("of the future", |entry| entry["at_ns"] = json!(6)),
+        ("too old", |entry| {
+            entry["at_ns"] = json!(4 - (86_400 + 600) * 1_000_000_000_i64);
+        }),
+        ("red", |entry| {
+            entry["body"]["green"] = json!(false);
+            entry["body"]["stage"] = json!("leg");
+            entry["body"]["reason"] = json!("r");
+        }),
+    ];
+    for (what, change) in edits {
+        let tampered = edit_lines(&sample, path, |lines| {
+            let entry = lines.iter_mut().find(|line| line["kind"] == "rehearsed");
+            change(entry.expect("because it was rehearsed"));
+        });
+        let report = check(&tampered.tree, Some(&tampered.ledger), None);
+        let all = report.findings.iter().chain(&report.failures);
+        let stale = all.filter(|finding| finding.words.contains("no fresh rehearsal"));
+        let of: Vec<&str> = stale.map(|finding| finding.code).collect();
+        assert!(of.contains(&"authority.state"), "{what}: {report:#?}");
+    }
+    let old_enough = edit_lines(&sample, path, |lines| {
+        let entry = lines.iter_mut().find(|line| line["kind"] == "rehearsed");
+        let at_ns = 5 - (86_400 + 600) * 1_000_000_000_i64;
+        entry.expect("because it was rehearsed")["at_ns"] = json!(at_ns);
+    });
+    let report = check(&old_enough.tree, Some(&old_enough.ledger), None);
+    assert!(!report.has("authority.state"), "{:#?}", report.findings);
+}
