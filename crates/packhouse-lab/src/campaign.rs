@@ -12,8 +12,10 @@
 //!
 //! Never: tries again. The order of steps is in `docs/format/evidence.md`, section 6.
 
+mod able;
 mod before;
 mod checks;
+mod devices;
 mod drawn;
 mod error;
 mod finish;
@@ -31,9 +33,10 @@ pub use frozen::Frozen;
 pub use reanalyse::{Again, reanalyse, would_be};
 pub use rehearse::{Rehearsal, rehearse};
 pub use run::{Ran, run};
-pub use would::{Would, would};
+pub use would::{Would, is_consumed, would, would_rehearse};
 
 pub(crate) use checks::{Taken, taken};
+pub(crate) use devices::here as devices_here;
 pub(crate) use drawn::{asked, put_asked};
 pub(crate) use error::cut;
 pub(crate) use finish::own_analyzer;

@@ -11,7 +11,7 @@ pub mod reading;
 pub mod run;
 
 pub use exchange::{Event, Line, LineError, SeenOutput, SeenRecord};
-pub use leg::{LegKind, LegRecord, ObjectRecord, ProgramRecord};
+pub use leg::{HoldersRecord, HostDeviceRecord, LegKind, LegRecord, ObjectRecord, ProgramRecord};
 pub use reading::{Failure, LegReading, Reading, leg_folder};
 pub use run::{ClockRecord, HostRecord, RunLeg, RunRecord};
 

@@ -2,9 +2,10 @@
 //!
 //! Specified in `docs/format/lab.md`, section 6.
 
-use crate::campaign::REHEARSALS;
+use crate::campaign::{self, REHEARSALS};
 use crate::freeze::{self, FreezeError};
 use crate::marker::{Found, MarkerError, Markers};
+use crate::noise::{self, WithinNoise};
 use crate::recipes::Recipes;
 use crate::rehearsal::{Now, Stale, fresh};
 use crate::world::{HostError, Lab};
@@ -59,6 +60,9 @@ pub enum ArmError {
     /// The rehearsal does not count.
     #[error(transparent)]
     Stale(#[from] Stale),
+    /// The timing gate asks for no more than a rehearsal has shown of a null program.
+    #[error(transparent)]
+    Noise(#[from] WithinNoise),
     /// What is kept of the rehearsal is not what the reviewers could see.
     #[error("{path}: {why}")]
     Rehearsal {
@@ -119,6 +123,7 @@ impl ArmError {
         match self {
             Self::Standing { .. }
             | Self::Unknown { .. }
+            | Self::Noise(_)
             | Self::Rejected { .. }
             | Self::Reviewers { .. }
             | Self::Consumed { .. } => Blame::Caller,
@@ -193,8 +198,10 @@ pub fn arm(
     unmarked(lab, packet)?;
     let frozen = freeze::registered(lab, state.experiment.as_str(), packet)?;
     let documents = freeze::unchanged(lab, &frozen, recipes)?;
+    campaign::devices_here(lab, &documents.prereg)?;
     let max_age_s = documents.prereg.rehearsal_max_age_s;
     let rehearsal = fresh(ledger, packet, &Now::of(lab)?, max_age_s)?;
+    noise::is_above(ledger, (packet, &documents.prereg), None)?;
     is_kept(lab, ledger, packet)?;
     let reviews = approvals(state, documents.prereg.reviewers)?;
     Ok(Armed {
@@ -250,6 +257,7 @@ pub fn is_kept(lab: &Lab<'_>, ledger: &Ledger, packet: Digest) -> Result<bool, A
 
 /// Refuses a packet that has a marker, or whose marker could not be relied on.
 fn unmarked(lab: &Lab<'_>, packet: Digest) -> Result<(), ArmError> {
+    Markers::outside(&lab.state, &lab.root)?;
     let Some(markers) = Markers::look(lab.fs, &lab.state)? else {
         return Ok(());
     };

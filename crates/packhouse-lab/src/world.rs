@@ -50,8 +50,34 @@ pub trait Host: Send + Sync {
     ) -> Result<Vec<Object>, HostError>;
     /// The commit of a Git work tree, by a folder of it.
     fn commit(&self, folder: &Path) -> Result<Commit, HostError>;
-    /// Files that a process has mapped executable, by ascending name and digest.
-    fn mapped_objects(&self, pid: u32) -> Result<Vec<Object>, HostError>;
+    /// Files that a process, and all that it started, have mapped executable, by ascending name and
+    /// digest. Who can't be looked at, and a file whose content can't be told, is an error.
+    fn mapped_objects(&self, pid: u32) -> Result<Vec<Mapped>, HostError>;
+    /// The device of this host that a preregistration names, and who holds it now. `cpu` is every
+    /// host's.
+    fn device(&self, name: &str) -> Result<HostDevice, HostError>;
+}
+
+/// A device of a host.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HostDevice {
+    /// Its model, for people.
+    pub model: String,
+    /// The kernel driver that has it, where it has one.
+    pub driver: Option<String>,
+    /// Processes that hold it for certain, each in words.
+    pub holders: Vec<String>,
+    /// Of whom it can't be told whether they hold it: who was not told of, and why.
+    pub unknown: Vec<String>,
+}
+
+/// A file that a process has mapped executable.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Mapped {
+    /// Its name and content.
+    pub object: Object,
+    /// Where it is on this host.
+    pub path: PathBuf,
 }
 
 /// A Git work tree as it is now.
@@ -104,6 +130,14 @@ pub enum HostError {
         /// What its loader said.
         why: String,
     },
+    /// A preregistration names a device that is not here, or that can't be looked for.
+    #[error("device {device}: {why}")]
+    NoDevice {
+        /// As the preregistration has it.
+        device: String,
+        /// What there is, or what stands in the way.
+        why: String,
+    },
     /// Git failed, which is never a clean tree.
     #[error("{folder}: git failed: {why}")]
     Git {
@@ -118,7 +152,7 @@ impl HostError {
     /// Says whose side the failure is on.
     pub fn blame(&self) -> Blame {
         match self {
-            Self::Unknown { .. } | Self::Git { .. } => Blame::Host,
+            Self::Unknown { .. } | Self::NoDevice { .. } | Self::Git { .. } => Blame::Host,
             Self::NoProgram { .. } | Self::NotLoaded { .. } => Blame::Source,
         }
     }

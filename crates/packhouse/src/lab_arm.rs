@@ -8,6 +8,7 @@ use crate::lab_refused::{of_freeze, of_host};
 use crate::lab_words::LabPacketArgs;
 use packhouse_lab::recipes::Recipes;
 use packhouse_lab::review::{self, ArmError};
+use packhouse_lab::world::HostError;
 use packhouse_ledger::act::Armed;
 use packhouse_ledger::{Act, Ledger};
 use serde_json::json;
@@ -90,7 +91,7 @@ fn refused(opened: &Opened<'_>, text: &str, error: &ArmError) -> Failure {
             let words = format!("review {text} --reviewer NAME --verdict approve --note TEXT");
             not().because(error).hint(place.hint(&words))
         }
-        ArmError::Standing { .. } | ArmError::Unknown { .. } => not()
+        ArmError::Standing { .. } | ArmError::Unknown { .. } | ArmError::Noise(_) => not()
             .because(error)
             .hint(place.hint(&format!("report {text}"))),
         ArmError::Consumed { marker, .. } => {
@@ -101,6 +102,9 @@ fn refused(opened: &Opened<'_>, text: &str, error: &ArmError) -> Failure {
             not()
                 .because(error)
                 .hint(format!("stat -f {}", quoted(folder)))
+        }
+        ArmError::Host(HostError::NoDevice { .. }) => {
+            not().because(error).hint("packhouse worker devices")
         }
         ArmError::Host(_) => not().because(error).hint(of_host(place)),
     }

@@ -12,17 +12,17 @@ use packhouse_base::shown::Shown;
 use packhouse_base::units;
 use packhouse_component::exchange::sweep;
 use packhouse_lab::analysis::Analysis;
-use packhouse_lab::campaign::{Campaign, CampaignError, Step};
+use packhouse_lab::campaign::{Campaign, CampaignError, Fault, Step};
 use packhouse_lab::recipes::Recipes;
 use packhouse_lab::sessions::Components;
 use packhouse_lab::tamper::Judge;
 use packhouse_lab::verify::Evidence;
 use packhouse_lab::world::Lab;
-use packhouse_ledger::{Writer, WriterError};
+use packhouse_ledger::{Stage, Writer, WriterError};
 use packhouse_sys::fs::{Dir, Fs as _, FsErrorKind};
 use packhouse_sys::real::RealFs;
 use packhouse_sys::signal;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::Path;
@@ -151,7 +151,19 @@ pub(crate) fn step_failed(place: &Place, error: &CampaignError) -> Failure {
             .hint(place.hint("state --live"));
     }
     let failure = Failure::new("the packet was not executed", place.root.display());
-    failure.because(error).hint(place.hint("state"))
+    let hint = match error {
+        CampaignError::OtherBag { path, .. } | CampaignError::BrokenBag { path, .. } => {
+            let path = quoted(path);
+            format!("mv {path} {path}.other")
+        }
+        CampaignError::Refused(Fault {
+            stage: Stage::Discovery,
+            reason,
+            ..
+        }) if reason.starts_with("device ") => "packhouse worker devices".to_owned(),
+        _ => place.hint("state"),
+    };
+    failure.because(error).hint(hint)
 }
 
 /// What a gate says, with the budget's nanoseconds in seconds. Failures stay exact, and so does a
@@ -199,6 +211,18 @@ pub(crate) fn gates(analysis: &Analysis) -> String {
         }
     }
     text
+}
+
+/// The gates of an analysis for programs, as `analysis.json` has them.
+pub(crate) fn gates_document(analysis: &Analysis) -> Value {
+    let document = serde_json::from_slice(&analysis.render());
+    let mut document: Value = document.expect("because it was rendered from JSON");
+    document["gates"].take()
+}
+
+/// The number of the ledger's newest entry.
+pub(crate) fn newest(writer: &Writer) -> Option<u64> {
+    writer.ledger().entries().last().map(|entry| entry.index)
 }
 
 /// The folder that programs' files are made in: of the user's private state, where whatever a kill

@@ -7,12 +7,13 @@ use crate::failure::Failure;
 use crate::files::{open_regular, read_at_most};
 use crate::lab_mapped;
 use crate::run::own_binary;
+use crate::{lab_devices, worker_devices};
 use packhouse_base::digest::{Digest, Hasher};
 use packhouse_build::fingerprint::{FingerprintError, World, objects_of, work_tree};
 use packhouse_lab::name::is_relative_path;
 use packhouse_lab::packet::Object;
 use packhouse_lab::prereg::OWN_PROGRAM;
-use packhouse_lab::world::{BASE_ENVIRONMENT, Commit, Host, HostError};
+use packhouse_lab::world::{BASE_ENVIRONMENT, Commit, Host, HostDevice, HostError, Mapped};
 use packhouse_proc::devices::Roots;
 use packhouse_proc::devices::host_tools::HostTools;
 use packhouse_sys::child;
@@ -50,7 +51,11 @@ struct Seen {
 
 impl ThisHost {
     /// This host, with the user's own environment, of which Git gets a few variables.
+    ///
+    /// What a program of the lab leaves behind becomes a child of this process, to be looked at.
     pub(crate) fn new(own: Vec<(OsString, OsString)>) -> Self {
+        // A kernel that refuses it has no such call: orphans are init's then.
+        let _ = child::take_in_orphans();
         Self {
             fs: Arc::new(RealFs),
             clock: Arc::new(RealClock),
@@ -65,13 +70,13 @@ impl ThisHost {
     /// The digest of a file's content. One that this process has hashed, and that was not touched
     /// for a while before, is not hashed again: a program is looked at for each of its roles.
     fn content_of(&self, path: &Path) -> Result<Digest, HostError> {
-        let wrong = |error: std::io::Error| {
-            unknown(
-                &format!("the content of {}", path.display()),
-                error.to_string(),
-            )
-        };
-        let mut file = open_regular(path).map_err(wrong)?;
+        let file = open_regular(path).map_err(|error| unread(path, error))?;
+        self.content_of_file(path, file)
+    }
+
+    /// The same of an open file; the path is for messages.
+    fn content_of_file(&self, path: &Path, mut file: File) -> Result<Digest, HostError> {
+        let wrong = |error| unread(path, error);
         let before = seen(&file).map_err(wrong)?;
         let known = |hashed: &BTreeMap<Seen, Digest>| hashed.get(&before).copied();
         if let Some(digest) = known(&self.hashed.lock().unwrap_or_else(PoisonError::into_inner)) {
@@ -214,24 +219,26 @@ impl Host for ThisHost {
         })
     }
 
-    fn mapped_objects(&self, pid: u32) -> Result<Vec<Object>, HostError> {
-        let what = format!("what process {pid} has loaded");
-        let mut mapped = lab_mapped::of(pid).map_err(|why| unknown(&what, why))?;
-        let offspring = lab_mapped::offspring(pid).map_err(|why| unknown(&what, why))?;
-        for process in offspring {
-            // It may be gone by now; that it had what is not frozen is not seen then.
-            match lab_mapped::of(process) {
-                Ok(its) => mapped.extend(its),
-                Err(_) if !lab_mapped::is_alive(process) => {}
-                Err(why) => return Err(unknown(&format!("{what}, process {process}"), why)),
-            }
-        }
+    fn mapped_objects(&self, pid: u32) -> Result<Vec<Mapped>, HostError> {
+        let wrong = |why| unknown(&format!("what process {pid} has loaded"), why);
+        let files = lab_mapped::by_family(pid).map_err(wrong)?;
+        let files = files.into_iter().map(|file| {
+            let opened = file.open().map_err(wrong)?;
+            let sha256 = self.content_of_file(&file.path, opened)?;
+            Ok(Mapped {
+                object: named(&file.path, sha256)?,
+                path: file.path,
+            })
+        });
+        let mut mapped = files.collect::<Result<Vec<_>, HostError>>()?;
         mapped.sort();
-        mapped.dedup();
-        let named = mapped
-            .iter()
-            .map(|path| named(path, self.content_of(path)?));
-        sorted(named.collect::<Result<Vec<_>, _>>()?)
+        Ok(mapped)
+    }
+
+    fn device(&self, name: &str) -> Result<HostDevice, HostError> {
+        let path = self.own.iter().find(|(name, _)| name == "PATH");
+        let lookup = |_: &str| path.map(|(_, value)| value.clone());
+        lab_devices::of(name, &worker_devices::tools(&lookup), &self.roots)
     }
 }
 
@@ -282,6 +289,13 @@ fn kernel_text(path: &str) -> Result<String, HostError> {
         true => Err(unknown(path, "it is empty".to_owned())),
         false => Ok(text),
     }
+}
+
+fn unread(path: &Path, error: std::io::Error) -> HostError {
+    unknown(
+        &format!("the content of {}", path.display()),
+        error.to_string(),
+    )
 }
 
 fn unknown(what: &str, why: String) -> HostError {

@@ -3,22 +3,21 @@
 use crate::failure::{Failure, quoted};
 use crate::lab::Place;
 use packhouse_lab::freeze::{FreezeError, NotFrozen, Unfrozen};
-use packhouse_lab::world::HostError;
+use packhouse_lab::world::{HostError, Mapped};
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::path::PathBuf;
 
 /// Why an experiment can't be frozen, or is not what was frozen.
 pub(crate) fn of_freeze(failure: Failure, place: &Place, error: &FreezeError) -> Failure {
     let shown = |path: &str| format!("ls -ld {}", quoted(place.root.join(path)));
     match error {
-        FreezeError::Absent { path }
-        | FreezeError::Misplaced { path, .. }
-        | FreezeError::NotFile { path, .. }
-        | FreezeError::Folder { path, .. } => failure.because(error).hint(shown(path)),
-        FreezeError::Document { path, .. } => {
-            let path = place.root.join(path);
-            failure
-                .because(error)
-                .hint(format!("$EDITOR {}", quoted(path)))
+        FreezeError::Absent { path } => failure.because(error).hint(absent(place, path)),
+        FreezeError::NotFile { path, .. } | FreezeError::Folder { path, .. } => {
+            failure.because(error).hint(shown(path))
+        }
+        FreezeError::Document { path, .. } | FreezeError::Misplaced { path, .. } => {
+            failure.because(error).hint(edit(place, path))
         }
         FreezeError::Dirty { path, .. } => {
             let path = place.root.join(path);
@@ -32,7 +31,7 @@ pub(crate) fn of_freeze(failure: Failure, place: &Place, error: &FreezeError) ->
             for line in paste(unfrozen) {
                 failure = failure.cause(line);
             }
-            failure.hint(format!("$EDITOR {}", quoted(place.root.join(path))))
+            failure.hint(edit(place, path))
         }
         FreezeError::Fixture { .. } => failure.because(error).hint("packhouse fixture ls"),
         FreezeError::Changed { differences } => {
@@ -49,9 +48,10 @@ pub(crate) fn of_freeze(failure: Failure, place: &Place, error: &FreezeError) ->
             HostError::NotLoaded { program, .. } => failure
                 .because(error)
                 .hint(format!("ldd {}", quoted(program))),
-            HostError::NoProgram { program, .. } => failure
-                .because(error)
-                .hint(format!("ls -l {}", quoted(program))),
+            HostError::NoDevice { .. } => failure.because(error).hint("packhouse worker devices"),
+            HostError::NoProgram { program, .. } => {
+                no_program(failure.because(error), place, program)
+            }
             HostError::Unknown { .. } => failure.because(error).hint(of_host(place)),
         },
         FreezeError::Fs(error) => {
@@ -61,9 +61,47 @@ pub(crate) fn of_freeze(failure: Failure, place: &Place, error: &FreezeError) ->
     }
 }
 
+/// The command to edit a document.
+pub(crate) fn edit(place: &Place, path: &str) -> String {
+    format!("${{EDITOR:-vi}} {}", quoted(place.root.join(path)))
+}
+
+/// Where to look for a file that is not there: beside it are those that are.
+fn absent(place: &Place, path: &str) -> String {
+    let parts: Vec<&str> = path.split('/').collect();
+    match parts[..] {
+        ["lanes", _] => place.hint("lane ls"),
+        ["experiments", _, "prereg.toml"] => place.hint("experiment ls"),
+        _ => above(&place.root.join(path)),
+    }
+}
+
+/// A program that was not found: a bare name is none of the lab's files.
+fn no_program(failure: Failure, place: &Place, program: &str) -> Failure {
+    let file = place.root.join(program);
+    if program.contains('/') {
+        return failure.hint(above(&file));
+    }
+    if file.symlink_metadata().is_err() {
+        return failure.hint(format!(
+            "PATH=/usr/local/bin:/usr/bin:/bin command -v {program}"
+        ));
+    }
+    let words = format!("{program} is in the lab's folder, where it is called ./{program}");
+    failure.cause(words).hint(format!("ls -l {}", quoted(file)))
+}
+
+/// The command that lists the nearest folder that is there.
+fn above(path: &std::path::Path) -> String {
+    let mut folders = path.ancestors().skip(1);
+    let there = folders.find(|folder| folder.symlink_metadata().is_ok());
+    format!("ls -l {}", quoted(there.unwrap_or(path)))
+}
+
 /// The lines of a preregistration that freeze what is there and not frozen.
 fn paste(unfrozen: &[Unfrozen]) -> Vec<String> {
-    let listed = unfrozen.iter().filter(|one| one.why == NotFrozen::Listed);
+    let is_there = |one: &&Unfrozen| matches!(one.why, NotFrozen::Listed | NotFrozen::Committed);
+    let listed = unfrozen.iter().filter(is_there);
     let paths: BTreeSet<&str> = listed.map(|one| one.path.as_str()).collect();
     let mut lines: Vec<String> = paths
         .iter()
@@ -74,6 +112,33 @@ fn paste(unfrozen: &[Unfrozen]) -> Vec<String> {
     }
     lines
 }
+
+/// How what a program has mapped is frozen: where it lies, by a copy below the lab where it is
+/// elsewhere. A line for each, none where nothing is to be told.
+pub(crate) fn freezing(place: &Place, unfrozen: &[Mapped]) -> String {
+    let below = |mapped: &Mapped| Some(mapped.path.strip_prefix(&place.root).ok()?.to_path_buf());
+    let others = unfrozen.iter().filter(|mapped| below(mapped).is_none());
+    let others: Vec<String> = others.map(|mapped| quoted(&mapped.path)).collect();
+    let mut paths: Vec<PathBuf> = unfrozen.iter().filter_map(below).collect();
+    if unfrozen.is_empty() {
+        return String::new();
+    }
+    let mut text = "another experiment can freeze what was mapped:\n".to_owned();
+    if !others.is_empty() {
+        paths.push(PathBuf::from(COPIES));
+        let folder = quoted(place.root.join(COPIES));
+        let files = others.join(" ");
+        let _ = writeln!(text, "mkdir -p {folder} && cp {files} {folder}");
+    }
+    for path in paths {
+        let path = path.display().to_string();
+        let _ = writeln!(text, "[[frozen]]\npath = {path:?}");
+    }
+    text
+}
+
+/// Folder of a lab for copies of what interpreters load.
+const COPIES: &str = "loaded";
 
 /// The command where the host is in the way.
 pub(crate) fn of_host(place: &Place) -> String {

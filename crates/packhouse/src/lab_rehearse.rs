@@ -3,10 +3,17 @@
 use crate::answer::Answer;
 use crate::failure::{Exit, Failure};
 use crate::lab::Place;
-use crate::lab_campaign::{Prepared, SecondJudge, gates, step_failed};
+use crate::lab_campaign::{Prepared, SecondJudge, gates, gates_document, step_failed};
 use crate::lab_open::{Opened, Told};
+use crate::lab_refused::freezing;
+use crate::lab_run::entered;
+use crate::lab_unequal;
 use crate::lab_words::LabPacketArgs;
-use packhouse_lab::campaign::{Frozen, Rehearsal, rehearse};
+use packhouse_base::digest::Digest;
+use packhouse_lab::campaign::{
+    CampaignError, Fault, Frozen, REHEARSALS, Rehearsal, rehearse, would_rehearse,
+};
+use packhouse_ledger::WriterError;
 use serde_json::json;
 use std::fmt::Write as _;
 
@@ -17,29 +24,68 @@ pub(crate) fn execute(args: &LabPacketArgs, place: &Place) -> Result<Answer, Fai
     let packet = opened.packet(&ledger, &args.packet)?;
     let prepared = Prepared::new(&opened, None)?;
     if !args.execute {
-        let campaign = prepared.campaign();
-        let frozen = Frozen::load(&campaign, &ledger, packet);
-        frozen.map_err(|error| step_failed(place, &error))?;
-        let told = Told {
-            lines: vec![
-                format!("run packet {packet} on a null candidate"),
-                format!("replace what is in rehearsals/{packet}"),
-                "enter what came of it in the ledger".to_owned(),
-            ],
-            irreversible: "the ledger's entry; the packet stays to be run",
-            json: json!({ "packet": packet.to_string() }),
-        };
-        return Ok(told.planned(&place.hint(&format!("rehearse {} --execute", args.packet))));
+        let would = would_rehearse(&prepared.campaign(), &ledger, packet);
+        let fault = would.map_err(|error| refused(place, &args.packet, &error))?;
+        return Ok(plan(place, (&args.packet, packet), fault.as_ref()));
     }
     prepared.listen()?;
     let mut writer = opened.writer()?;
     let campaign = prepared.campaign();
     let frozen = Frozen::load(&campaign, writer.ledger(), packet);
-    let frozen = frozen.map_err(|error| step_failed(place, &error))?;
+    let frozen = frozen.map_err(|error| refused(place, &args.packet, &error))?;
     let rehearsed = rehearse(&campaign, &mut writer, &frozen, &SecondJudge);
-    let rehearsal = rehearsed.map_err(|error| step_failed(place, &error))?;
-    let answer = answer(&rehearsal, &packet.to_string(), place, &args.packet);
-    Ok(prepared.remembered(&writer, answer))
+    let rehearsal = rehearsed.map_err(|error| refused(place, &args.packet, &error))?;
+    let mut answer = answer(&rehearsal, &packet.to_string(), place, &args.packet);
+    if let Some(analysis) = &rehearsal.analysis {
+        let bag = [REHEARSALS, &packet.to_string(), packhouse_bag::BAG_DIR];
+        let unequal = lab_unequal::of_folder(&opened.root, &bag, analysis);
+        answer.text += &lab_unequal::lines(&unequal);
+        answer.json["unequal"] = lab_unequal::document(&unequal);
+    }
+    Ok(prepared.remembered(&writer, entered(answer, &writer)))
+}
+
+/// Why a packet is not rehearsed: nothing is entered.
+fn refused(place: &Place, named: &str, error: &CampaignError) -> Failure {
+    let failure = step_failed(place, error);
+    match error {
+        CampaignError::Ledger(WriterError::Refused(_)) | CampaignError::Consumed { .. } => {
+            Failure::new("not rehearsed", named)
+                .because(error)
+                .hint(place.hint(&format!("report {named}")))
+        }
+        _ => failure,
+    }
+}
+
+/// What a rehearsal would come to, before any program is started.
+fn plan(place: &Place, (named, packet): (&str, Digest), fault: Option<&Fault>) -> Answer {
+    let command = place.hint(&format!("rehearse {named} --execute"));
+    let lines = match fault {
+        None => vec![
+            format!("run packet {packet} on a null candidate"),
+            format!("replace what is in {REHEARSALS}/{packet}"),
+            "enter what came of it in the ledger".to_owned(),
+        ],
+        Some(fault) => vec![
+            format!("start no program of packet {packet}: {fault}"),
+            "enter in the ledger that it is not green".to_owned(),
+        ],
+    };
+    let told = Told {
+        lines,
+        irreversible: "the ledger's entry; the packet stays to be run",
+        json: json!({
+            "packet": packet.to_string(),
+            "stage": fault.map(|fault| fault.stage.as_str()),
+            "reason": fault.map(|fault| &fault.reason),
+        }),
+    };
+    let mut answer = told.planned(&command);
+    if fault.is_some() {
+        answer.exit = Exit::Negative;
+    }
+    answer
 }
 
 fn answer(rehearsal: &Rehearsal, packet: &str, place: &Place, named: &str) -> Answer {
@@ -48,11 +94,14 @@ fn answer(rehearsal: &Rehearsal, packet: &str, place: &Place, named: &str) -> An
         text.push_str(&gates(analysis));
     }
     let seconds = rehearsal.elapsed_ns as f64 / 1e9;
-    let _ = writeln!(
-        text,
-        "tampered copies: {} of {} rejected as they must be",
-        rehearsal.rejected, rehearsal.tampers
-    );
+    let _ = match rehearsal.tampers {
+        0 => writeln!(text, "tampered copies: none were made"),
+        tampers => writeln!(
+            text,
+            "tampered copies: {} of {tampers} rejected as they must be",
+            rehearsal.rejected
+        ),
+    };
     for (device, saving_ns) in rehearsal.detectable_ns.iter().flatten() {
         let _ = writeln!(
             text,
@@ -74,6 +123,17 @@ fn answer(rehearsal: &Rehearsal, packet: &str, place: &Place, named: &str) -> An
                 fault.stage,
                 packhouse_base::shown::Shown(&fault.reason)
             );
+            text.push_str(&freezing(place, &fault.unfrozen));
+            if let Some(analysis) = &rehearsal.analysis {
+                let bag = analysis.bag;
+                let _ = writeln!(text, "what it left: {REHEARSALS}/{packet}, bag {bag}");
+            }
+            let again = place.hint(&format!("rehearse {named} --execute"));
+            let _ = writeln!(
+                text,
+                "next: {again}, when that is mended; what the packet froze can't be: a change of \
+                 it is another experiment"
+            );
         }
     }
     let json = json!({
@@ -85,6 +145,8 @@ fn answer(rehearsal: &Rehearsal, packet: &str, place: &Place, named: &str) -> An
         "tampers": rehearsal.tampers,
         "rejected": rehearsal.rejected,
         "detectable_ns": rehearsal.detectable_ns,
+        "evidence": rehearsal.analysis.as_ref().map(|_| format!("{REHEARSALS}/{packet}")),
+        "gates": rehearsal.analysis.as_ref().map(gates_document),
         "elapsed_ns": rehearsal.elapsed_ns,
     });
     Answer {

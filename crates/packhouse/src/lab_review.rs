@@ -7,6 +7,7 @@ use crate::lab_open::{Opened, Told};
 use crate::lab_words::{LabReviewArgs, LabReviewVerdict};
 use packhouse_lab::review::{self, ReviewError};
 use packhouse_ledger::act::Reviewed;
+use packhouse_ledger::state::Standing;
 use packhouse_ledger::{Act, Ledger, Review};
 use serde_json::json;
 
@@ -63,18 +64,28 @@ fn word(opened: &Opened<'_>, ledger: &Ledger, args: &LabReviewArgs) -> Result<Re
                 let words = format!("review {packet} --reviewer name@host --verdict {verdict} ");
                 (failure, place.hint(&(words + "--note TEXT")))
             }
-            ReviewError::Standing { .. } => {
+            ReviewError::Standing { standing } => {
                 let failure = Failure::new("not reviewed", &args.packet);
-                (
-                    failure,
-                    place.hint(&format!("rehearse {} --execute", args.packet)),
-                )
+                (failure, place.hint(&instead(*standing, &args.packet)))
             }
         };
         failure.because(&error).hint(hint)
     })?;
     opened.accepts(ledger, &Act::from(word.clone()))?;
     Ok(word)
+}
+
+/// What there is to do with a packet that is not reviewed.
+fn instead(standing: Standing, packet: &str) -> String {
+    match standing {
+        Standing::Registered | Standing::Rehearsed | Standing::Reviewed | Standing::Armed => {
+            format!("rehearse {packet}")
+        }
+        Standing::Nonce | Standing::Consumed | Standing::Closed => format!("seal {packet}"),
+        Standing::SealedPass | Standing::SealedFail | Standing::SealedAbort => {
+            format!("report {packet}")
+        }
+    }
 }
 
 fn told(act: &Reviewed) -> Told {

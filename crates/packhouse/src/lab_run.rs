@@ -3,16 +3,23 @@
 use crate::answer::Answer;
 use crate::failure::{Exit, Failure};
 use crate::lab::Place;
-use crate::lab_campaign::{Prepared, gates, step_failed};
+use crate::lab_campaign::{Prepared, gates, gates_document, newest, step_failed};
 use crate::lab_open::{Opened, Told, stands};
+use crate::lab_refused::freezing;
+use crate::lab_unequal;
 use crate::lab_words::LabRunArgs;
+use packhouse_bag::{BAG_DIR, DATA_DIR};
 use packhouse_base::digest::Digest;
 use packhouse_base::shown::Shown;
 use packhouse_lab::analysis::Verdict;
-use packhouse_lab::campaign::{CampaignError, Fault, Finished, Frozen, Ran, Would, run, would};
+use packhouse_lab::campaign::{
+    Campaign, CampaignError, EVIDENCE, Fault, Finished, Frozen, Ran, Would, is_consumed, run, would,
+};
 use packhouse_lab::recovery::{Recovered, recover};
-use packhouse_ledger::WriterError;
+use packhouse_ledger::act::is_spent;
 use packhouse_ledger::state::Standing;
+use packhouse_ledger::{Writer, WriterError};
+use packhouse_sys::fs::Dir;
 use serde_json::json;
 use std::fmt::Write as _;
 
@@ -35,19 +42,25 @@ pub(crate) fn execute(args: &LabRunArgs, place: &Place) -> Result<Answer, Failur
     let campaign = prepared.campaign();
     let left = recover(&campaign, &mut writer, packet).map_err(|error| failed(&error))?;
     let answer = match left {
-        Recovered::Sealed(finished) => sealed(packet, &finished, true),
+        Recovered::Sealed(finished) => sealed(args, &opened, (packet, &finished), true),
         Recovered::Released(fault) => released(args, place, packet, &fault),
         Recovered::Nothing(_) => {
             let frozen = Frozen::load(&campaign, writer.ledger(), packet);
             let frozen = frozen.map_err(|error| failed(&error))?;
             let ran = run(&campaign, &mut writer, &frozen);
-            match ran.map_err(|error| unfinished(args, place, &error))? {
-                Ran::Sealed(finished) => sealed(packet, &finished, false),
+            match ran.map_err(|error| unfinished(args, place, (&campaign, packet), &error))? {
+                Ran::Sealed(finished) => sealed(args, &opened, (packet, &finished), false),
                 Ran::Released(fault) => released(args, place, packet, &fault),
             }
         }
     };
-    Ok(prepared.remembered(&writer, answer))
+    Ok(prepared.remembered(&writer, entered(answer, &writer)))
+}
+
+/// An answer with the number of the entry that what came of it is in.
+pub(crate) fn entered(mut answer: Answer, writer: &Writer) -> Answer {
+    answer.json["entry"] = json!(newest(writer));
+    answer
 }
 
 /// What `run` would do.
@@ -78,6 +91,11 @@ fn plan(
             vec!["close its bag from what is there, seal an abort, and run nothing".to_owned()],
             "a seal: its verdict stays",
         ),
+        Would::Lost(reason) => (
+            "abort",
+            vec![format!("seal an abort, and run nothing: {reason}")],
+            "a seal: its verdict stays",
+        ),
         Would::Finish => (
             "finish",
             vec!["analyse and seal its closed bag, and run nothing".to_owned()],
@@ -99,11 +117,22 @@ fn plan(
 }
 
 /// The answer of a packet that is sealed.
-pub(crate) fn sealed(packet: Digest, finished: &Finished, was_killed: bool) -> Answer {
+pub(crate) fn sealed(
+    args: &LabRunArgs,
+    opened: &Opened<'_>,
+    (packet, finished): (Digest, &Finished),
+    was_killed: bool,
+) -> Answer {
     let analysis = &finished.analysis;
     let mut text = gates(analysis);
+    let bag = [EVIDENCE, &packet.to_string(), BAG_DIR];
+    let unequal = lab_unequal::of_folder(&opened.root, &bag, analysis);
+    text.push_str(&lab_unequal::lines(&unequal));
     if was_killed {
-        text.push_str("an earlier run was killed; its evidence is finished, and nothing was run\n");
+        text.push_str(
+            "an earlier run did not come to its seal; its evidence is finished now, and ",
+        );
+        text.push_str("nothing was run\n");
     }
     if let Some(fault) = &finished.fault {
         let _ = writeln!(text, "{}: {}", fault.stage, Shown(&fault.reason));
@@ -115,6 +144,23 @@ pub(crate) fn sealed(packet: Digest, finished: &Finished, was_killed: bool) -> A
         "evidence/{packet}: bag {}, seal {}",
         analysis.bag, finished.seal
     );
+    let logs = match verdict {
+        Verdict::Pass => Vec::new(),
+        Verdict::Fail | Verdict::Abort => logs(&opened.root, packet),
+    };
+    for log in &logs {
+        let _ = writeln!(text, "what its program wrote to stderr: {}", Shown(log));
+    }
+    let report = opened.place.hint(&format!("report {}", args.packet));
+    let _ = match verdict {
+        Verdict::Pass => writeln!(text, "next: {report}"),
+        Verdict::Fail | Verdict::Abort => {
+            writeln!(
+                text,
+                "next: {report}; another attempt is another experiment"
+            )
+        }
+    };
     let fault = finished.fault.as_ref();
     let json = json!({
         "packet": packet.to_string(),
@@ -126,6 +172,10 @@ pub(crate) fn sealed(packet: Digest, finished: &Finished, was_killed: bool) -> A
         "stage": fault.map(|fault| fault.stage.as_str()),
         "reason": fault.map(|fault| &fault.reason),
         "killed": was_killed,
+        "evidence": format!("{EVIDENCE}/{packet}"),
+        "gates": gates_document(analysis),
+        "unequal": lab_unequal::document(&unequal),
+        "logs": logs,
     });
     let exit = match verdict {
         Verdict::Pass => Exit::Done,
@@ -134,24 +184,51 @@ pub(crate) fn sealed(packet: Digest, finished: &Finished, was_killed: bool) -> A
     Answer { text, json, exit }
 }
 
+/// Paths of what the programs of the last leg wrote to stderr, where they wrote anything.
+fn logs(root: &Dir, packet: Digest) -> Vec<String> {
+    let path = format!("{EVIDENCE}/{packet}/{BAG_DIR}/{DATA_DIR}/legs");
+    let legs = path
+        .split('/')
+        .try_fold(root.clone(), |dir, name| dir.open_dir(name));
+    let last = legs.and_then(|legs| {
+        let leg = legs.list()?.into_iter().max().unwrap_or_default();
+        Ok((legs.open_dir(&leg)?.list()?, leg))
+    });
+    let (names, leg) = last.unwrap_or_default();
+    let names = names.iter().filter_map(|name| name.to_str());
+    let mut logs: Vec<String> = names
+        .filter(|name| name.ends_with(".stderr"))
+        .map(|name| format!("{path}/{}/{name}", leg.display()))
+        .collect();
+    logs.sort();
+    logs
+}
+
 /// The answer of a packet that was released: nothing irreversible was done.
 pub(crate) fn released(args: &LabRunArgs, place: &Place, packet: Digest, fault: &Fault) -> Answer {
     let mut text = String::new();
     let _ = writeln!(text, "{}: {}", fault.stage, Shown(&fault.reason));
-    let _ = writeln!(
-        text,
-        "packet {packet}: released before its marker, and armed as before"
-    );
-    let _ = writeln!(
-        text,
-        "next: {}",
-        place.hint(&format!("run {} --execute", args.packet))
-    );
+    text.push_str(&freezing(place, &fault.unfrozen));
+    let is_spent = is_spent(fault.stage, &fault.reason);
+    if is_spent {
+        let _ = writeln!(
+            text,
+            "packet {packet}: released, and spent: it can't be run again"
+        );
+        text.push_str("next: none here: the run that has its marker seals it\n");
+    } else {
+        let again = place.hint(&format!("run {} --execute", args.packet));
+        let _ = writeln!(
+            text,
+            "packet {packet}: released before its marker, and armed as before\nnext: {again}"
+        );
+    }
     Answer {
         text,
         json: json!({
             "packet": packet.to_string(),
             "outcome": "released",
+            "spent": is_spent,
             "stage": fault.stage.as_str(),
             "reason": fault.reason,
         }),
@@ -159,8 +236,21 @@ pub(crate) fn released(args: &LabRunArgs, place: &Place, packet: Digest, fault: 
     }
 }
 
-/// What could not be written after a run began is finished later.
-pub(crate) fn unfinished(args: &LabRunArgs, place: &Place, error: &CampaignError) -> Failure {
+/// What could not be written of a packet that is consumed.
+pub(crate) fn to_be_sealed(args: &LabRunArgs, place: &Place, error: &CampaignError) -> Failure {
+    step_failed(place, error)
+        .cause("what was done is on the disk; nothing will be run again")
+        .hint(place.hint(&format!("seal {} --execute", args.packet)))
+}
+
+/// What could not be written after the marker is finished later; before it nothing was done that
+/// can't be done again.
+fn unfinished(
+    args: &LabRunArgs,
+    place: &Place,
+    (campaign, packet): (&Campaign<'_>, Digest),
+    error: &CampaignError,
+) -> Failure {
     let failure = step_failed(place, error);
     match error {
         CampaignError::Refused(_)
@@ -169,8 +259,14 @@ pub(crate) fn unfinished(args: &LabRunArgs, place: &Place, error: &CampaignError
         | CampaignError::OtherAnalyzer { .. }
         | CampaignError::Ledger(WriterError::PacketBusy { .. })
         | CampaignError::Consumed { .. } => failure,
-        _ => failure
-            .cause("what was done is on the disk; nothing will be run again")
-            .hint(place.hint(&format!("seal {} --execute", args.packet))),
+        _ => match is_consumed(campaign, packet) {
+            Ok(true) => to_be_sealed(args, place, error),
+            Ok(false) => failure
+                .cause("no case was asked, and the packet is not consumed: it may be run")
+                .hint(place.hint(&format!("run {} --execute", args.packet))),
+            Err(unknown) => failure
+                .cause(format!("whether it is consumed can't be told: {unknown}"))
+                .hint(place.hint(&format!("run {}", args.packet))),
+        },
     }
 }

@@ -1,10 +1,11 @@
 //! What must hold before a packet is executed, and the marker.
 
-use super::{Campaign, CampaignError, Fault, Frozen, before};
-use crate::freeze;
+use super::{Campaign, CampaignError, Fault, Frozen, before, devices};
+use crate::freeze::{self, FreezeError};
 use crate::marker::{Found, Marker, MarkerError, Markers, file_system_name};
 use crate::rehearsal::{Now, fresh};
 use packhouse_base::digest::Digest;
+use packhouse_ledger::act::SPENT;
 use packhouse_ledger::{Ledger, Stage};
 use packhouse_sys::fs::{Dir, FsError};
 
@@ -29,20 +30,19 @@ impl Taken {
             () if !is_known(marker.ledger) => format!("of the ledger's head {}", marker.ledger),
             () => return None,
         };
-        Some(format!(
-            "the packet is consumed by another run: its marker is {what}"
-        ))
+        Some(format!("{SPENT}: its marker is {what}"))
     }
 }
 
-/// Everything that can be known before a nonce: identities, approvals, evidence, marker's folder,
-/// marker, rehearsal.
+/// Everything that can be known before a nonce: identities, devices, approvals, evidence, marker's
+/// folder, marker, rehearsal.
 pub(super) fn before_run(
     campaign: &Campaign<'_>,
     ledger: &Ledger,
     frozen: &Frozen,
 ) -> Result<Markers, Fault> {
     unchanged(campaign, frozen)?;
+    devices::free(campaign, frozen)?;
     before::approved(ledger, frozen)?;
     let markers = markers(campaign)?;
     let found = markers.find(frozen.digest).map_err(file_system_fault)?;
@@ -56,33 +56,59 @@ pub(super) fn before_run(
     Ok(markers)
 }
 
-/// Whether all is what the packet froze, measured now.
+/// Whether all is what the packet froze, measured now, and nobody touched it since it was first
+/// measured: what a program read between was frozen too.
 pub(super) fn unchanged(campaign: &Campaign<'_>, frozen: &Frozen) -> Result<(), Fault> {
-    let measured = freeze::unchanged(campaign.lab, &frozen.packet, campaign.recipes);
-    measured.map_err(|error| Fault::new(Stage::Identities, error))?;
-    Ok(())
+    measured(campaign, frozen).map_err(|error| Fault::new(Stage::Identities, error))
 }
 
-/// The folder of markers, if it is ours and keeps them.
+fn measured(campaign: &Campaign<'_>, frozen: &Frozen) -> Result<(), FreezeError> {
+    let held = || freeze::held(campaign.lab, &frozen.packet, frozen.prereg());
+    let first = match frozen.held.get() {
+        Some(first) => first,
+        // Before the content: a change while that is measured shows at the next measure.
+        None => {
+            let now = held()?;
+            frozen.held.get_or_init(|| now)
+        }
+    };
+    freeze::unchanged(campaign.lab, &frozen.packet, campaign.recipes)?;
+    let differences = first.touched(&held()?);
+    match differences.is_empty() {
+        true => Ok(()),
+        false => Err(FreezeError::Changed { differences }),
+    }
+}
+
+/// The folder of markers, if it is ours, keeps them, and is not put back with a copy of the lab.
 pub(super) fn markers(campaign: &Campaign<'_>) -> Result<Markers, Fault> {
-    Markers::open(campaign.lab.fs, &campaign.lab.state).map_err(file_system_fault)
+    let lab = campaign.lab;
+    let is_outside = Markers::outside(&lab.state, &lab.root);
+    let markers = is_outside.and_then(|()| Markers::open(lab.fs, &lab.state));
+    markers.map_err(file_system_fault)
 }
 
-/// Takes the marker: from here the packet is consumed.
+/// Takes the marker: from here the packet is consumed. What its inputs are drawn from is drawn
+/// now: as long as the packet can be released nobody knows what will be asked.
 pub(super) fn consume(
     campaign: &Campaign<'_>,
     ledger: &Ledger,
     markers: &Markers,
     (packet, nonce): (Digest, Digest),
-) -> Result<Vec<u8>, MarkerError> {
+) -> Result<(Digest, Vec<u8>), MarkerError> {
+    let mut random = [0; 32];
+    campaign.lab.fs.random(&mut random)?;
+    let salt = Digest::from_bytes(random);
     let marker = Marker {
         packet,
         nonce,
         ledger: ledger.head(),
         lab: ledger.state().id(),
         file_system: markers.file_system().to_owned(),
+        salt: Some(salt),
     };
-    markers.take(campaign.lab.fs, &marker)
+    let bytes = markers.take(campaign.lab.fs, &marker)?;
+    Ok((salt, bytes))
 }
 
 /// A packet's marker, if this user has one here, whatever it looks like.

@@ -3,12 +3,16 @@
 //! Invariants:
 //! - what is asked is the schedule's, one case after the other, never twice;
 //! - a wrong answer fails its leg and goes on; a session that breaks off ends the run;
-//! - a program's mapped files are looked at after its last case, while it lives.
+//! - a program's mapped files are looked at after each of its answers, and after its last case,
+//!   while it lives.
 
+use super::able::{is_able, last_words};
 use super::recorder::Recorder;
-use super::{Campaign, Fault, Frozen, Step, before, instants};
-use crate::evidence::{LegKind, LegRecord, LegStatus, ObjectRecord, ProgramRecord};
-use crate::prereg::{Leg, Treatment};
+use super::{Campaign, Fault, Frozen, Step, before, devices, instants};
+use crate::evidence::{
+    HostDeviceRecord, LegKind, LegRecord, LegStatus, ObjectRecord, ProgramRecord,
+};
+use crate::prereg::{GateRule, Leg, Treatment};
 use crate::recipes::{Made, challenge};
 use crate::schedule::{LegPlan, PlannedCase, case_of, rejected_case};
 use crate::sessions::{Broken, Ending, Gone, Session, Terms};
@@ -18,19 +22,22 @@ use packhouse_component::check::Fault as AnswerFault;
 use packhouse_component::drive::{Ask, Input, Outcome};
 use packhouse_fixture::{Output, judge_case};
 use packhouse_ledger::Stage;
+use std::collections::BTreeSet;
 
 /// A leg whose programs said hello.
 pub(super) struct LiveLeg {
     plan: LegPlan,
     started: crate::evidence::Instants,
     programs: Vec<Live>,
+    /// Who holds the leg's device, where it is not the host's own cores.
+    device: Option<HostDeviceRecord>,
 }
 
 struct Live {
     treatment: Treatment,
     pid: u32,
     session: Option<Box<dyn Session>>,
-    objects: Vec<ObjectRecord>,
+    objects: BTreeSet<ObjectRecord>,
     gone: Option<Gone>,
 }
 
@@ -56,6 +63,8 @@ pub(super) struct Running<'a> {
     pub(super) frozen: &'a Frozen,
     pub(super) recorder: &'a Recorder,
     pub(super) nonce: Digest,
+    /// What inputs are drawn from.
+    pub(super) source: Digest,
     pub(super) is_rehearsal: bool,
     /// When the time budget is over, by the steady clock.
     pub(super) deadline_ns: u64,
@@ -72,7 +81,12 @@ impl Running<'_> {
             plan: plan.clone(),
             started,
             programs: Vec::new(),
+            device: devices::before(self.campaign.lab, &plan.device),
         };
+        if let Err(fault) = devices::alone(plan, live.device.as_ref()) {
+            self.write(&mut live, LegStatus::Broken)?;
+            return Err(fault);
+        }
         for treatment in plan.treatments() {
             if let Err(fault) = self.start(&mut live, *treatment) {
                 self.break_off(&mut live, &fault.reason);
@@ -110,7 +124,9 @@ impl Running<'_> {
                 Err(end) => return self.cut(live, end),
             }
         }
-        if let Err(fault) = self.look(&mut live).and_then(|()| self.bye(&mut live)) {
+        let looked = self.look(&mut live, &[Treatment::Control, Treatment::Candidate]);
+        let over = looked.and_then(|()| self.bye(&mut live));
+        if let Err(fault) = over.and_then(|()| self.is_alone(&mut live)) {
             return self.cut(live, RunEnd::Aborted(fault));
         }
         let status = match is_right {
@@ -142,31 +158,42 @@ impl Running<'_> {
             |reason: String| Fault::new(Stage::Hello, format!("{}: {reason}", treatment.word()));
         match started {
             Ok(session) => {
-                let able = is_able(&live.plan, treatment, session.as_ref());
+                let gates = self.gates_of(treatment);
+                let able = is_able(&live.plan, (treatment, gates), session.introduction());
                 live.programs.push(Live {
                     treatment,
                     pid: session.pid(),
                     session: Some(session),
-                    objects: Vec::new(),
+                    objects: BTreeSet::new(),
                     gone: None,
                 });
                 able.map_err(|reason| {
                     Fault::new(Stage::Discovery, format!("{}: {reason}", treatment.word()))
                 })
             }
-            Err(Broken { reason, gone }) => {
+            Err(broken) => {
+                let told = last_words(&broken);
+                let Broken { reason, gone } = broken;
                 if let Some(gone) = gone {
                     self.recorder.end(treatment.word(), self.now_ns(), &reason);
                     live.programs.push(Live {
                         treatment,
                         pid: 0,
                         session: None,
-                        objects: Vec::new(),
+                        objects: BTreeSet::new(),
                         gone: Some(gone),
                     });
                 }
-                Err(named(reason))
+                Err(named(told))
             }
+        }
+    }
+
+    /// The gates that a program's hello must not contradict: a null program is not judged by them.
+    fn gates_of(&self, treatment: Treatment) -> &[GateRule] {
+        match (treatment, self.is_rehearsal) {
+            (Treatment::Candidate, false) => &self.frozen.prereg().gates,
+            (Treatment::Candidate, true) | (Treatment::Control, _) => &[],
         }
     }
 
@@ -218,6 +245,8 @@ impl Running<'_> {
         };
         let outcome = self.ask(live, case, &ask).map_err(aborted)?;
         self.recorder.good().map_err(aborted)?;
+        // What it had for this case alone is gone at the leg's end.
+        self.look(live, &[case.treatment]).map_err(aborted)?;
         Ok(self.is_right(case, &made, &outcome))
     }
 
@@ -233,14 +262,16 @@ impl Running<'_> {
                 Err(Fault::new(Stage::Leg, reason))
             }
             Ok(outcome) => Ok(outcome),
-            Err(Broken { reason, gone }) => {
+            Err(broken) => {
+                let told = last_words(&broken);
+                let Broken { reason, gone } = broken;
                 self.recorder
                     .end(case.treatment.word(), self.now_ns(), &reason);
                 program.session = None;
                 program.gone = Some(gone.unwrap_or_default());
                 // What could not be written is why the session was told to end.
                 self.recorder.good()?;
-                let reason = format!("{}: {reason}", case.treatment.word());
+                let reason = format!("{}: {told}", case.treatment.word());
                 Err(Fault::new(Stage::Leg, reason))
             }
         }
@@ -249,7 +280,7 @@ impl Running<'_> {
     /// The fixture of a case. A drawn one is in no file yet: a program could read its answers.
     fn inputs(&self, case: &PlannedCase) -> Result<std::sync::Arc<Made>, Fault> {
         let recipes = &self.campaign.recipes;
-        let made = recipes.repeat(&case.fixture, case.repeat, self.nonce);
+        let made = recipes.repeat(&case.fixture, case.repeat, self.source);
         made.ok_or_else(|| {
             Fault::new(
                 Stage::Leg,
@@ -293,18 +324,19 @@ impl Running<'_> {
         }
     }
 
-    /// Notes what the programs have mapped.
-    fn look(&self, live: &mut LiveLeg) -> Result<(), Fault> {
-        for program in &mut live.programs {
+    /// Notes what programs have mapped now.
+    fn look(&self, live: &mut LiveLeg, whose: &[Treatment]) -> Result<(), Fault> {
+        let programs = live.programs.iter_mut();
+        for program in programs.filter(|program| whose.contains(&program.treatment)) {
             let mapped = self.campaign.lab.host.mapped_objects(program.pid);
             let mapped = mapped.map_err(|error| {
                 Fault::new(Stage::Leg, format!("{}: {error}", program.treatment.word()))
             })?;
-            let objects = mapped.into_iter().map(|object| ObjectRecord {
-                name: object.name,
-                sha256: object.sha256,
+            let objects = mapped.into_iter().map(|mapped| ObjectRecord {
+                name: mapped.object.name,
+                sha256: mapped.object.sha256,
             });
-            program.objects = objects.collect();
+            program.objects.extend(objects);
         }
         Ok(())
     }
@@ -320,11 +352,13 @@ impl Running<'_> {
                     self.recorder
                         .end(program.treatment.word(), self.now_ns(), BYE);
                 }
-                Err(Broken { reason, gone }) => {
+                Err(broken) => {
+                    let told = last_words(&broken);
+                    let Broken { reason, gone } = broken;
                     program.gone = Some(gone.unwrap_or_default());
                     self.recorder
                         .end(program.treatment.word(), self.now_ns(), &reason);
-                    let reason = format!("{}: {reason}", program.treatment.word());
+                    let reason = format!("{}: {told}", program.treatment.word());
                     return Err(Fault::new(Stage::Leg, reason));
                 }
             }
@@ -332,10 +366,17 @@ impl Running<'_> {
         self.recorder.good()
     }
 
+    /// Whether nobody came to the device meanwhile, where that makes the times another's too.
+    fn is_alone(&self, live: &mut LiveLeg) -> Result<(), Fault> {
+        devices::after(self.campaign.lab, &live.plan.device, live.device.as_mut());
+        devices::alone(&live.plan, live.device.as_ref())
+    }
+
     /// Ends a leg before its end.
     fn cut(&self, mut live: LiveLeg, end: RunEnd) -> Result<LegEnd, Fault> {
         let (RunEnd::Stopped(fault) | RunEnd::Aborted(fault)) = &end;
         self.break_off(&mut live, &fault.reason);
+        devices::after(self.campaign.lab, &live.plan.device, live.device.as_mut());
         self.write(&mut live, LegStatus::Broken)?;
         Ok(LegEnd {
             status: LegStatus::Broken,
@@ -371,7 +412,7 @@ impl Running<'_> {
             programs.push(ProgramRecord {
                 treatment: program.treatment,
                 pid: u64::from(program.pid),
-                objects: program.objects.clone(),
+                objects: program.objects.iter().cloned().collect(),
                 exit: gone.exit.to_string(),
                 stderr_bytes: gone.log.len() as u64,
                 elapsed_ns: gone.elapsed_ns,
@@ -389,44 +430,13 @@ impl Running<'_> {
             started: live.started,
             ended: instants(self.campaign.lab.clock),
             programs,
+            host_device: live.device.clone(),
         })
     }
 
     fn now_ns(&self) -> u64 {
         self.campaign.lab.clock.steady_ns()
     }
-}
-
-/// Whether a program offers all that it will be asked for; rejections are asked for anyway.
-pub(super) fn is_able(
-    plan: &LegPlan,
-    treatment: Treatment,
-    session: &dyn Session,
-) -> Result<(), String> {
-    let hello = session.introduction();
-    if !hello.devices.contains(&plan.device) {
-        return Err(format!("the program has no device {}", plan.device));
-    }
-    if plan.kind == Leg::Timing && !hello.times {
-        return Err("the program does not say that it times cycles".to_owned());
-    }
-    let asks = plan.asks_of(treatment);
-    for ask in asks.filter(|ask| ask.rejection.is_none()) {
-        let offer = hello
-            .kernels
-            .iter()
-            .find(|offer| offer.fixture == ask.fixture);
-        let Some(offer) = offer else {
-            return Err(format!("the program does not offer {}", ask.fixture));
-        };
-        if !offer.arms.contains(&ask.arm) || !offer.widths.contains(&ask.width) {
-            return Err(format!(
-                "the program does not offer {} in arm {} at width {}",
-                ask.fixture, ask.arm, ask.width
-            ));
-        }
-    }
-    Ok(())
 }
 
 /// Whether something lay in the outputs' folder before the case was asked.

@@ -5,11 +5,14 @@
 //! - it is green only when the null program's own gates pass, each tampered copy is rejected for
 //!   its own reason by both judges, and no timing gate passes or could not have been seen.
 
+use super::able::{is_able, last_words};
 use super::finish::bag;
-use super::legs::{INTERRUPTED, SECOND_NS, is_able};
+use super::legs::{INTERRUPTED, SECOND_NS};
 use super::run::{close, execute, open};
-use super::{Campaign, CampaignError, Fault, Frozen, REHEARSALS, Step, before, checks};
+use super::would::is_consumed;
+use super::{Campaign, CampaignError, Fault, Frozen, REHEARSALS, Step, before, checks, devices};
 use crate::analysis::{Analysis, Kind, Verdict, analyse};
+use crate::noise;
 use crate::prereg::{Prereg, Treatment};
 use crate::recipes::challenge;
 use crate::schedule::schedule;
@@ -23,9 +26,8 @@ use packhouse_bag::{Contents, write_new};
 use packhouse_base::canonical::render;
 use packhouse_base::digest::Digest;
 use packhouse_component::drive::{Event, Tap};
-use packhouse_gate::{Noise, Rational};
 use packhouse_ledger::act::Rehearsed;
-use packhouse_ledger::{Act, Stage, Writer, WriterError};
+use packhouse_ledger::{Act, Ledger, Stage, Writer, WriterError};
 use packhouse_sys::fs::{Dir, FsError, FsErrorKind};
 use packhouse_sys::stat::FileKind;
 use serde_json::json;
@@ -62,8 +64,8 @@ pub fn rehearse(
     let started_ns = campaign.lab.clock.steady_ns();
     let analyzer = campaign.lab.host.analyzer()?;
     let _hold = writer.hold_packet(frozen.digest, campaign.lab.clock)?;
-    admitted(writer, frozen.digest, analyzer)?;
-    if checks::taken(campaign, frozen.digest)?.is_some() {
+    admitted(writer.ledger(), frozen.digest, analyzer)?;
+    if is_consumed(campaign, frozen.digest)? {
         return Err(CampaignError::Consumed {
             packet: frozen.digest,
         });
@@ -114,7 +116,11 @@ fn is_over_while_tampered(campaign: &Campaign<'_>, rehearsal: &Rehearsal) -> boo
 }
 
 /// Whether the ledger admits a rehearsal: asked before anything is run.
-fn admitted(writer: &Writer, packet: Digest, analyzer: Digest) -> Result<(), CampaignError> {
+pub(super) fn admitted(
+    ledger: &Ledger,
+    packet: Digest,
+    analyzer: Digest,
+) -> Result<(), CampaignError> {
     let act = Rehearsed {
         packet,
         green: false,
@@ -128,8 +134,16 @@ fn admitted(writer: &Writer, packet: Digest, analyzer: Digest) -> Result<(), Cam
         elapsed_ns: 0,
         detectable_ns: None,
     };
-    let accepted = writer.ledger().accepts(&Act::from(act));
+    let accepted = ledger.accepts(&Act::from(act));
     accepted.map_err(|fault| CampaignError::Ledger(WriterError::Refused(fault)))
+}
+
+/// What must hold of a packet before any of its programs is started.
+pub(super) fn ready(campaign: &Campaign<'_>, frozen: &Frozen) -> Result<(), Fault> {
+    checks::unchanged(campaign, frozen)?;
+    devices::free(campaign, frozen)?;
+    checks::markers(campaign)?;
+    Ok(())
 }
 
 fn all(
@@ -139,8 +153,10 @@ fn all(
     second: &dyn Judge,
     rehearsal: &mut Rehearsal,
 ) -> Result<(), Fault> {
-    checks::unchanged(campaign, frozen)?;
-    checks::markers(campaign)?;
+    ready(campaign, frozen)?;
+    // A number that an earlier rehearsal has shown to be within the noise stays so.
+    let above = noise::is_above(writer.ledger(), (frozen.digest, frozen.prereg()), None);
+    above.map_err(|within| Fault::new(Stage::Rehearsal, within))?;
     let stored = |error: FsError| Fault::new(Stage::FileSystem, error);
     let home = campaign.home(REHEARSALS, frozen.digest).map_err(stored)?;
     empty(&home).map_err(stored)?;
@@ -150,7 +166,14 @@ fn all(
     greeted(campaign, frozen, nonce)?;
     let opened = open(campaign, frozen, &home, nonce, Kind::Rehearsal)?;
     let files: [(&str, &[u8]); 1] = [("authority.jsonl", &lines)];
-    let ran = execute(campaign, frozen, nonce, Kind::Rehearsal, opened, &files);
+    let ran = execute(
+        campaign,
+        frozen,
+        (nonce, nonce),
+        Kind::Rehearsal,
+        opened,
+        &files,
+    );
     let (recorder, run) = ran?;
     let broke = run.fault.clone();
     close(campaign, &home, recorder, &run)?;
@@ -163,8 +186,8 @@ fn all(
         .map(|folder| write_new(&folder, ANALYSIS_FILE, &analysis.render()))?;
     written.map_err(|error| Fault::new(Stage::Analysis, error))?;
     let bag_is_good = judged(&analysis, frozen.prereg());
-    rehearsal.detectable_ns = detectable_ns(&analysis);
-    let noise_is_less = is_above_noise(rehearsal, frozen.prereg());
+    rehearsal.detectable_ns = noise::detectable_ns(&analysis.timing);
+    let noise_is_less = is_above_noise(writer.ledger(), frozen, rehearsal);
     rehearsal.analysis = Some(analysis);
     if let Some(fault) = broke {
         return Err(fault);
@@ -187,17 +210,18 @@ fn greeted(campaign: &Campaign<'_>, frozen: &Frozen, nonce: Digest) -> Result<()
     };
     let tap = Box::new(Unheard(campaign.interrupted));
     let session = campaign.sessions.start(&launch, terms, tap);
-    let session = session.map_err(|broken| fault(Stage::Hello, broken.reason))?;
+    let session = session.map_err(|broken| fault(Stage::Hello, last_words(&broken)))?;
+    let judged_by = (candidate, &frozen.prereg().gates[..]);
     for plan in schedule(frozen.prereg(), campaign.recipes) {
         if plan.treatments().contains(&candidate) {
-            let able = is_able(&plan, candidate, session.as_ref());
+            let able = is_able(&plan, judged_by, session.introduction());
             able.map_err(|reason| fault(Stage::Discovery, reason))?;
         }
     }
     before::mapped(campaign, frozen, (candidate, false), session.pid())?;
     let gone = session.bye();
     match gone
-        .map_err(|broken| fault(Stage::Hello, broken.reason))?
+        .map_err(|broken| fault(Stage::Hello, last_words(&broken)))?
         .exit
     {
         Ending::Code(0) => Ok(()),
@@ -323,44 +347,16 @@ fn with_green(
     Ok([ledger.bytes(), &line].concat())
 }
 
-/// The smallest saving on each device that its blocks could have told from none: both arms were the
-/// control.
-fn detectable_ns(analysis: &Analysis) -> Option<BTreeMap<String, u64>> {
-    let mut detectable = BTreeMap::new();
-    for timing in &analysis.timing {
-        let savings = timing.savings.iter().map(|saving| {
-            let above = saving.numerator.parse().ok()?;
-            Rational::new(above, i128::from(saving.denominator))
-        });
-        let savings = savings.collect::<Option<Vec<Rational>>>()?;
-        let noise = Noise::of_savings(&savings).ok()?;
-        // Of a device's several legs the noisiest counts.
-        let least: &mut u64 = detectable.entry(timing.device.clone()).or_default();
-        *least = noise.detectable_ns().max(*least);
+/// Whether the timing gate asks for more than the noise of this rehearsal, and of each before it.
+fn is_above_noise(ledger: &Ledger, frozen: &Frozen, rehearsal: &Rehearsal) -> Result<(), Fault> {
+    let prereg = frozen.prereg();
+    let newest = rehearsal.detectable_ns.as_ref();
+    if prereg.has_timing() && newest.is_none() {
+        let reason = "nothing is known of the noise: there are no blocks to make figures of";
+        return Err(Fault::new(Stage::Rehearsal, reason));
     }
-    (!detectable.is_empty()).then_some(detectable)
-}
-
-/// Whether the timing gate asks for more than the noise of two arms that are the same.
-fn is_above_noise(rehearsal: &Rehearsal, prereg: &Prereg) -> Result<(), Fault> {
-    let Some(timing) = &prereg.timing else {
-        return Ok(());
-    };
-    let fault = |reason: String| Err(Fault::new(Stage::Rehearsal, reason));
-    let Some(detectable_ns) = &rehearsal.detectable_ns else {
-        return fault("nothing is known of the noise: a timing leg has no blocks".to_owned());
-    };
-    let asked_ns = timing.minimum_median_saving_ns;
-    match detectable_ns
-        .iter()
-        .find(|(_, least_ns)| asked_ns < **least_ns)
-    {
-        None => Ok(()),
-        Some((device, least_ns)) => fault(format!(
-            "{device}: minimum_median_saving_ns is {asked_ns}, and these blocks tell a saving from \
-             none only from {least_ns} ns on"
-        )),
-    }
+    let above = noise::is_above(ledger, (frozen.digest, prereg), newest);
+    above.map_err(|within| Fault::new(Stage::Rehearsal, within))
 }
 
 /// Removes what an earlier rehearsal left.

@@ -1,7 +1,9 @@
 //! What `run` would come to, without doing it: the same questions in the same order.
 
-use super::{Campaign, CampaignError, EVIDENCE, Frozen, checks, own_analyzer, standing};
-use crate::recovery::unmarked;
+use super::{
+    Campaign, CampaignError, EVIDENCE, Fault, Frozen, checks, own_analyzer, rehearse, standing,
+};
+use crate::recovery::{Unmarked, unmarked};
 use packhouse_bag::Found;
 use packhouse_bag::open::look;
 use packhouse_base::digest::Digest;
@@ -17,6 +19,8 @@ pub enum Would {
     Release(String),
     /// Close its bag from what is there, and seal an abort.
     Abort,
+    /// The same, since nobody can see here what became of its open nonce: why.
+    Lost(String),
     /// Analyse and seal its closed bag.
     Finish,
 }
@@ -37,14 +41,16 @@ pub fn would(
     let taken = checks::taken(campaign, packet)?;
     match actual {
         Standing::Nonce | Standing::Consumed => {
-            let unmarked = unmarked(taken.as_ref(), ledger, packet);
-            if let (Standing::Nonce, Some(reason)) = (actual, unmarked) {
-                return Ok(Would::Release(reason));
-            }
+            let lost = match unmarked(campaign, taken.as_ref(), ledger, packet)? {
+                Some(Unmarked::Released(reason)) => return Ok(Would::Release(reason)),
+                Some(Unmarked::Lost(reason)) => Some(reason),
+                None => None,
+            };
             own_analyzer(campaign, ledger, packet)?;
-            Ok(match is_closed(campaign, packet) {
-                true => Would::Finish,
-                false => Would::Abort,
+            Ok(match (is_closed(campaign, packet), lost) {
+                (true, _) => Would::Finish,
+                (false, Some(reason)) => Would::Lost(reason),
+                (false, None) => Would::Abort,
             })
         }
         Standing::Closed => {
@@ -73,6 +79,35 @@ pub fn would(
             actual: actual.as_str(),
         }),
     }
+}
+
+/// Says what a rehearsal of a packet would come to before any program is started: nothing, or why
+/// it would not be green. Appends nothing.
+///
+/// # Errors
+/// As `rehearse` would refuse it before it enters anything.
+pub fn would_rehearse(
+    campaign: &Campaign<'_>,
+    ledger: &Ledger,
+    packet: Digest,
+) -> Result<Option<Fault>, CampaignError> {
+    rehearse::admitted(ledger, packet, campaign.lab.host.analyzer()?)?;
+    if is_packet_held(&campaign.lab.root, packet)? {
+        return Err(WriterError::PacketBusy { packet }.into());
+    }
+    if is_consumed(campaign, packet)? {
+        return Err(CampaignError::Consumed { packet });
+    }
+    let frozen = Frozen::load(campaign, ledger, packet)?;
+    Ok(rehearse::ready(campaign, &frozen).err())
+}
+
+/// Whether a packet has a marker of this user on this host, whatever the marker looks like.
+///
+/// # Errors
+/// When the folder of markers can't be used.
+pub fn is_consumed(campaign: &Campaign<'_>, packet: Digest) -> Result<bool, CampaignError> {
+    Ok(checks::taken(campaign, packet)?.is_some())
 }
 
 /// Whether the packet's bag was closed. What can't be read is found when it is done.

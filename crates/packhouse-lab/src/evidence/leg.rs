@@ -35,8 +35,8 @@ pub struct LegRecord {
 pub struct HostDeviceRecord {
     /// Its model.
     pub model: String,
-    /// The kernel driver that had it.
-    pub driver: Option<String>,
+    /// The kernel driver that had it; empty where it had none.
+    pub driver: String,
     /// Who else held it before the leg's programs were started.
     pub before: HoldersRecord,
     /// The same when they were gone.
@@ -155,7 +155,7 @@ impl HostDeviceRecord {
         };
         Ok(Self {
             model: fields.text("model")?,
-            driver: fields.optional_text("driver")?,
+            driver: fields.text("driver")?,
             before: fields.object("before", held)?,
             after: fields.object("after", held)?,
         })

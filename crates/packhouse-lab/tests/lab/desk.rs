@@ -5,7 +5,7 @@ use crate::documents::{LANE, PREREG};
 use packhouse_base::digest::Digest;
 use packhouse_lab::packet::Object;
 use packhouse_lab::recipes::Recipes;
-use packhouse_lab::world::{Commit, Host, HostError, Lab};
+use packhouse_lab::world::{Commit, Host, HostDevice, HostError, Lab, Mapped};
 use packhouse_sim::{SimClock, SimFs};
 use packhouse_sys::fs::{Dir, Fs as _};
 use packhouse_sys::stat::FsKind;
@@ -18,6 +18,8 @@ use std::sync::{Arc, LazyLock, Mutex};
 pub(crate) static RECIPES: LazyLock<Recipes> = LazyLock::new(Recipes::default);
 
 pub(crate) const PREREG_FILE: &str = "/home/user/lab/experiments/one/prereg.toml";
+/// The card of the matrix of `documents`.
+pub(crate) const CARD: &str = "cuda:GPU-00000000-1111-2222-3333-44444444444f";
 pub(crate) const LANE_FILE: &str = "/home/user/lab/lanes/fast.toml";
 
 /// A lab, and a host that says what a test wants.
@@ -38,7 +40,11 @@ pub(crate) struct DeskHost {
     pub(crate) objects: Mutex<Vec<(String, String)>>,
     /// The work tree of `source`, or what git says.
     pub(crate) commit: Mutex<Result<Commit, String>>,
+    pub(crate) devices: Devices,
 }
+
+/// The devices of a played host, by their names.
+pub(crate) type Devices = Mutex<BTreeMap<String, HostDevice>>;
 
 impl Desk {
     /// A lab with the documents of `documents`, and all that they name.
@@ -82,6 +88,7 @@ impl Desk {
                 commit: "0123456789".repeat(4),
                 changed: Vec::new(),
             })),
+            devices: devices(&["cpu", CARD]),
         };
         Self { sim, clock, host }
     }
@@ -111,6 +118,26 @@ impl Desk {
             host: &self.host,
         })
     }
+}
+
+/// Devices that nobody holds.
+pub(crate) fn devices(names: &[&str]) -> Devices {
+    let names = names.iter();
+    Mutex::new(
+        names
+            .map(|name| ((*name).to_owned(), HostDevice::default()))
+            .collect(),
+    )
+}
+
+/// What a played host says of a device.
+pub(crate) fn device_of(devices: &Devices, name: &str) -> Result<HostDevice, HostError> {
+    let devices = devices.lock().expect("because no test panics in it");
+    let device = devices.get(name).cloned();
+    device.ok_or_else(|| HostError::NoDevice {
+        device: name.to_owned(),
+        why: "it is not here".to_owned(),
+    })
 }
 
 impl Host for DeskHost {
@@ -179,7 +206,11 @@ impl Host for DeskHost {
         })
     }
 
-    fn mapped_objects(&self, _: u32) -> Result<Vec<Object>, HostError> {
+    fn mapped_objects(&self, _: u32) -> Result<Vec<Mapped>, HostError> {
         Ok(Vec::new())
+    }
+
+    fn device(&self, name: &str) -> Result<HostDevice, HostError> {
+        device_of(&self.devices, name)
     }
 }

@@ -4,6 +4,7 @@
 
 mod analyses;
 mod campaigns;
+mod copied;
 mod crash;
 mod desk;
 mod desk_ledger;
@@ -11,6 +12,7 @@ mod documents;
 mod finishing;
 mod freezing;
 mod judges;
+mod known_before;
 mod lost_packets;
 mod maker;
 mod markers;
@@ -18,3 +20,5 @@ mod names;
 mod played;
 mod reviewing;
 mod tampers;
+mod touched;
+mod unequal;

@@ -5,14 +5,14 @@ use packhouse_bag::seal::{Statement, Verdict as SealVerdict};
 use packhouse_bag::{BagInfo, Contents, closed};
 use packhouse_base::digest::Digest;
 use packhouse_component::message::{
-    Answer, Capture, CaseOrder, Declined, Greeting, InputFile, InputRecord, Introduction, PROTOCOL,
-    Reply, Request, TensorRecord, Timed, Wanted, Witness,
+    Answer, Capture, CaseOrder, Declined, Greeting, InputFile, InputRecord, Introduction, Offer,
+    PROTOCOL, Reply, Request, TensorRecord, Timed, Wanted, Witness,
 };
 use packhouse_fixture::Fixture;
 use packhouse_lab::analysis::{Analysis, Kind, Status, Verdict, analyse};
 use packhouse_lab::evidence::{
-    ClockRecord, Event, HostRecord, Instants, LegKind, LegRecord, LegStatus, Line, ObjectRecord,
-    ProgramRecord, RunLeg, RunRecord, SeenOutput, SeenRecord,
+    ClockRecord, Event, HoldersRecord, HostDeviceRecord, HostRecord, Instants, LegKind, LegRecord,
+    LegStatus, Line, ObjectRecord, ProgramRecord, RunLeg, RunRecord, SeenOutput, SeenRecord,
 };
 use packhouse_lab::marker::Marker;
 use packhouse_lab::packet::{FixtureRef, FrozenProgram, LaneRef, Object, Packet, Programs};
@@ -143,9 +143,9 @@ fixture = "mrow-identity-v1-v1"
 arm = "plain"
 width = 1
 epochs = 1
-blocks = 3
+blocks = 6
 cycles = 4
-minimum_wins = 2
+minimum_wins = 5
 minimum_median_saving_ns = 500
 "#;
 
@@ -208,6 +208,7 @@ pub(crate) fn evidence(script: &Script) -> Evidence {
         let ledger = chain.push(Nonce {
             packet: digest,
             nonce,
+            markers: Some(Digest::of(b"markers")),
         });
         let marker = Marker {
             packet: digest,
@@ -215,6 +216,7 @@ pub(crate) fn evidence(script: &Script) -> Evidence {
             ledger,
             lab: lab(),
             file_system: "ext4".to_owned(),
+            salt: Some(salt()),
         };
         chain.push(Consumed {
             packet: digest,
@@ -435,6 +437,10 @@ fn at(ns: u64) -> Instants {
     }
 }
 
+fn salt() -> Digest {
+    Digest::of(b"a salt")
+}
+
 fn legs(
     script: &Script,
     prereg: &Prereg,
@@ -449,6 +455,10 @@ fn legs(
             prereg,
             plan: &plan,
             nonce,
+            source: match script.kind {
+                Kind::Run => salt(),
+                Kind::Rehearsal => nonce,
+            },
             payload,
             lines: Vec::new(),
             now_ns: 0,
@@ -476,6 +486,15 @@ fn legs(
             started: at(10 * (plan.number + 1)),
             ended: at(800_000_000),
             programs: plan.treatments().iter().map(program).collect(),
+            host_device: (plan.device != "cpu").then(|| HostDeviceRecord {
+                model: "a card".to_owned(),
+                driver: String::new(),
+                before: HoldersRecord::default(),
+                after: HoldersRecord {
+                    holders: vec!["somebody".to_owned()],
+                    unknown: vec!["nothing was told".to_owned()],
+                },
+            }),
         };
         for treatment in plan.treatments() {
             let path = format!("{folder}/{}.stderr", treatment.word());
@@ -516,6 +535,8 @@ struct Teller<'a> {
     prereg: &'a Prereg,
     plan: &'a LegPlan,
     nonce: Digest,
+    /// What inputs are drawn from.
+    source: Digest,
     payload: &'a mut Contents,
     lines: Vec<Line>,
     now_ns: u64,
@@ -552,13 +573,36 @@ impl Teller<'_> {
         });
     }
 
+    /// Just what it will be asked for, without what it must decline.
+    fn offers(&self) -> Vec<Offer> {
+        let mut offers: Vec<Offer> = Vec::new();
+        let asks = self.plan.asks.iter();
+        for ask in asks.filter(|ask| ask.rejection.is_none()) {
+            let known = offers.iter_mut().find(|own| own.fixture == ask.fixture);
+            match known {
+                Some(own) => {
+                    let (is_arm, is_width) =
+                        (own.arms.contains(&ask.arm), own.widths.contains(&ask.width));
+                    own.arms.extend((!is_arm).then(|| ask.arm.clone()));
+                    own.widths.extend((!is_width).then_some(ask.width));
+                }
+                None => offers.push(Offer {
+                    fixture: ask.fixture.clone(),
+                    arms: vec![ask.arm.clone()],
+                    widths: vec![ask.width],
+                }),
+            }
+        }
+        offers
+    }
+
     fn introduction(&self) -> Introduction {
         Introduction {
             protocol: PROTOCOL.to_owned(),
             challenge: challenge(self.nonce, self.plan.number),
             name: "kernel".to_owned(),
             version: "1".to_owned(),
-            kernels: Vec::new(),
+            kernels: self.offers(),
             devices: vec!["cpu".to_owned()],
             says_capture: true,
             denies: vec!["generation".to_owned()],
@@ -568,7 +612,7 @@ impl Teller<'_> {
     }
 
     fn case(&mut self, ask: &PlannedCase) {
-        let made = RECIPES.repeat(&ask.fixture, ask.repeat, self.nonce);
+        let made = RECIPES.repeat(&ask.fixture, ask.repeat, self.source);
         let made = made.expect("because it is one of ours");
         if ask.repeat > 0 {
             for (name, bytes) in made.bag.files() {

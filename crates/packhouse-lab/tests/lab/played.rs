@@ -1,6 +1,7 @@
 //! A played lab: a simulated disk, a host that says what a test wants, and programs in memory that
 //! answer by our own kernels, or not.
 
+use crate::desk::{Devices, device_of, devices};
 use packhouse_bag::{Contents, closed};
 use packhouse_base::digest::Digest;
 use packhouse_component::check::{Seen, SeenFile, check};
@@ -16,7 +17,7 @@ use packhouse_lab::packet::Object;
 use packhouse_lab::recipes::Recipes;
 use packhouse_lab::sessions::{Broken, Ending, Gone, Session, Sessions, Terms};
 use packhouse_lab::verify::{Evidence, Finding, findings};
-use packhouse_lab::world::{Commit, Host, HostError, Lab, Launch};
+use packhouse_lab::world::{Commit, Host, HostDevice, HostError, Lab, Launch, Mapped};
 use packhouse_ledger::act::{Armed, Genesis, LaneAction, Name, Registered, Rehearsed, Reviewed};
 use packhouse_ledger::{Act, Review, Writer, act};
 use packhouse_sim::{SimClock, SimFs};
@@ -43,6 +44,7 @@ pub(crate) struct Played {
 pub(crate) struct PlayedHost {
     pub(crate) boot: String,
     pub(crate) analyzer: Digest,
+    pub(crate) devices: Devices,
     marks: Arc<Marks>,
     random: Arc<AtomicU64>,
 }
@@ -88,8 +90,12 @@ pub(crate) enum Manner {
     Slow,
     /// It has a library mapped that nobody froze.
     Stranger,
+    /// The same, from its second case up to the answer to it.
+    Loads,
     /// At its second case its file becomes another one.
     Swaps,
+    /// It says of nothing that it does it.
+    Modest,
 }
 
 impl Played {
@@ -124,6 +130,7 @@ impl Played {
             host: PlayedHost {
                 boot: "boot-1".to_owned(),
                 analyzer: Digest::of(b"analyzer"),
+                devices: devices(&["cpu"]),
                 marks: programs.marks.clone(),
                 random: programs.random.clone(),
             },
@@ -183,6 +190,12 @@ impl Played {
                 },
             );
         });
+    }
+
+    /// The candidate's file becomes another one.
+    pub(crate) fn swap(&self) {
+        let is_swapped = &self.programs.marks.is_swapped;
+        is_swapped.store(true, Ordering::Relaxed);
     }
 
     /// Does something under the ledger's lock.
@@ -345,22 +358,29 @@ impl Host for PlayedHost {
         })
     }
 
-    fn mapped_objects(&self, pid: u32) -> Result<Vec<Object>, HostError> {
+    fn mapped_objects(&self, pid: u32) -> Result<Vec<Mapped>, HostError> {
         let name = if pid == CANDIDATE_PID {
             CANDIDATE
         } else {
             NULL
         };
+        let mapped = |name: &str, content: &str| Mapped {
+            object: Object {
+                name: name.to_owned(),
+                sha256: Digest::of(content.as_bytes()),
+            },
+            path: PathBuf::from("/played").join(name),
+        };
         if pid == CANDIDATE_PID && self.marks.is_strange.load(Ordering::Relaxed) {
-            return Ok(vec![Object {
-                name: "stranger.so".to_owned(),
-                sha256: Digest::of(b"stranger"),
-            }]);
+            let own = mapped(name, &format!("/played/{name}"));
+            let others = ["again.so", "stranger.so"].map(|name| mapped(name, name));
+            return Ok([own].into_iter().chain(others).collect());
         }
-        Ok(vec![Object {
-            name: name.to_owned(),
-            sha256: Digest::of(format!("/played/{name}").as_bytes()),
-        }])
+        Ok(vec![mapped(name, &format!("/played/{name}"))])
+    }
+
+    fn device(&self, name: &str) -> Result<HostDevice, HostError> {
+        device_of(&self.devices, name)
     }
 }
 
@@ -500,12 +520,19 @@ impl Session for Running {
         if self.manner == Manner::Slow && order.index == 1 {
             self.programs.clock.borrow().advance_ns(700_000_000_000);
         }
+        if self.manner == Manner::Loads {
+            let is_strange = &self.programs.marks.is_strange;
+            is_strange.store(order.index == 1, Ordering::Relaxed);
+        }
         if self.manner == Manner::Swaps && order.index == 1 {
             let is_swapped = &self.programs.marks.is_swapped;
             is_swapped.store(true, Ordering::Relaxed);
         }
         if self.manner == Manner::Dies && order.index == 1 {
-            return Err(broken("in case 1: the program ended by signal 9"));
+            let mut broken = broken("in case 1: the program ended by signal 9");
+            let gone = broken.gone.as_mut().expect("because there was one");
+            gone.log = b"first\nsecond\n\nthird\ncuda error 700: \x1b[31millegal address\n".into();
+            return Err(broken);
         }
         let mut made = match run(&order, ask) {
             Ok(made) => made,
@@ -580,16 +607,19 @@ fn introduction(challenge: Digest, manner: Manner) -> Introduction {
         }],
         devices: vec![
             if manner == Manner::Elsewhere {
-                "cuda:GPU-5f"
+                "cuda:GPU-5f1e0c2a-0000-1111-2222-333344445555"
             } else {
                 "cpu"
             }
             .to_owned(),
         ],
-        says_capture: true,
-        denies: vec!["network".to_owned()],
+        says_capture: manner != Manner::Modest,
+        denies: match manner {
+            Manner::Modest => Vec::new(),
+            _ => vec!["network".to_owned()],
+        },
         times: true,
-        poisons: true,
+        poisons: manner != Manner::Modest,
     }
 }
 
