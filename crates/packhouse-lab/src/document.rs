@@ -3,6 +3,7 @@
 //! Invariants: text is UTF-8 and TOML 1.0; numbers are integers; a date or a fraction is of no type
 //! that a document has. Specified in `docs/format/lab.md`.
 
+use crate::nearest::nearest;
 use packhouse_base::Blame;
 use packhouse_base::canonical;
 use packhouse_base::digest::Digest;
@@ -33,17 +34,16 @@ pub enum DocumentError {
         reason: String,
     },
     /// A field is absent.
-    #[error("{field}: absent")]
+    #[error("{field}: absent{}", said_strangers(.strangers))]
     Absent {
         /// Path of the field.
         field: String,
+        /// Fields of the same table that no document has: one of them may be it, misspelt.
+        strangers: Vec<Stranger>,
     },
     /// A field that the document does not have.
-    #[error("{field}: unknown field")]
-    Unknown {
-        /// Path of the field.
-        field: String,
-    },
+    #[error("{}: unknown field{}", .0.field, meant(.0))]
+    Unknown(Stranger),
     /// A field of another type, or with a value that it can't have.
     #[error("{field}: expected {expected}, found {actual}")]
     Wrong {
@@ -72,6 +72,15 @@ pub enum DocumentError {
     },
 }
 
+/// A field that no document has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stranger {
+    /// Its path.
+    pub field: String,
+    /// The field of its table that it may be, misspelt.
+    pub meant: Option<&'static str>,
+}
+
 /// The longest document that is read, in bytes.
 pub const DOCUMENT_BYTES_MAX: usize = 1 << 20;
 
@@ -83,7 +92,7 @@ impl DocumentError {
             | Self::NotText { .. }
             | Self::Syntax { .. }
             | Self::Absent { .. }
-            | Self::Unknown { .. }
+            | Self::Unknown(_)
             | Self::Wrong { .. }
             | Self::Twice { .. }
             | Self::Rule { .. } => Blame::Source,
@@ -95,11 +104,17 @@ impl DocumentError {
 pub(crate) struct Fields {
     path: String,
     left: Table,
+    known: &'static [&'static str],
 }
 
 impl Fields {
-    /// Reads a whole document. Errors on what is no TOML and on another schema.
-    pub(crate) fn parse(bytes: &[u8], schema: &str) -> Result<Self, DocumentError> {
+    /// Reads a whole document that can have these fields. Errors on what is no TOML and on another
+    /// schema.
+    pub(crate) fn parse(
+        bytes: &[u8],
+        schema: &str,
+        known: &'static [&'static str],
+    ) -> Result<Self, DocumentError> {
         if bytes.len() > DOCUMENT_BYTES_MAX {
             return Err(DocumentError::TooLong {
                 actual: bytes.len(),
@@ -117,6 +132,7 @@ impl Fields {
         let mut fields = Self {
             path: String::new(),
             left,
+            known,
         };
         fields.word("schema", schema, |found| found == schema)?;
         Ok(fields)
@@ -133,6 +149,12 @@ impl Fields {
         let mut fields = Self::of(String::new(), value)?;
         fields.word("schema", schema, |found| found == schema)?;
         Ok(fields)
+    }
+
+    /// Says which fields the table can have, so that what is misspelt is told by its name where a
+    /// field is absent.
+    pub(crate) fn can_be(&mut self, known: &'static [&'static str]) {
+        self.known = known;
     }
 
     /// A digest.
@@ -178,6 +200,18 @@ impl Fields {
     ) -> Result<u64, DocumentError> {
         let value = self.take(field)?;
         integer_of(&self.path_of(field), &value, (least, most))
+    }
+
+    /// An integer within bounds, or `None` where it is absent.
+    pub(crate) fn optional_integer(
+        &mut self,
+        field: &str,
+        bounds: (u64, u64),
+    ) -> Result<Option<u64>, DocumentError> {
+        match self.left.contains_key(field) {
+            true => self.integer(field, bounds).map(Some),
+            false => Ok(None),
+        }
     }
 
     /// A list of integers within bounds, none of them twice.
@@ -280,9 +314,7 @@ impl Fields {
     /// Refuses what is left over.
     pub(crate) fn finish(self) -> Result<(), DocumentError> {
         match self.left.keys().next() {
-            Some(field) => Err(DocumentError::Unknown {
-                field: self.path_of(field),
-            }),
+            Some(field) => Err(DocumentError::Unknown(self.stranger(field))),
             None => Ok(()),
         }
     }
@@ -297,7 +329,11 @@ impl Fields {
 
     fn of(path: String, value: Value) -> Result<Self, DocumentError> {
         match value {
-            Value::Table(left) => Ok(Self { path, left }),
+            Value::Table(left) => Ok(Self {
+                path,
+                left,
+                known: &[],
+            }),
             other => Err(wrong(&path, "a table", &other)),
         }
     }
@@ -331,10 +367,38 @@ impl Fields {
 
     fn take(&mut self, field: &str) -> Result<Value, DocumentError> {
         let value = self.left.remove(field);
-        value.ok_or_else(|| DocumentError::Absent {
-            field: self.path_of(field),
+        value.ok_or_else(|| {
+            // Without a list of them every field could be read later.
+            let strangers = self
+                .left
+                .keys()
+                .filter(|name| !self.known.is_empty() && !self.known.contains(&name.as_str()));
+            DocumentError::Absent {
+                field: self.path_of(field),
+                strangers: strangers.map(|name| self.stranger(name)).collect(),
+            }
         })
     }
+
+    fn stranger(&self, name: &str) -> Stranger {
+        Stranger {
+            field: self.path_of(name),
+            meant: nearest(name, self.known.iter().copied()),
+        }
+    }
+}
+
+fn said_strangers(strangers: &[Stranger]) -> String {
+    let all = strangers.iter().take(STRANGERS_MAX);
+    let said = all.map(|one| format!("; {} is no field{}", one.field, meant(one)));
+    said.collect()
+}
+
+fn meant(stranger: &Stranger) -> String {
+    let meant = stranger
+        .meant
+        .map(|meant| format!(", did you mean {meant}?"));
+    meant.unwrap_or_default()
 }
 
 /// Refuses a list that has something twice.
@@ -435,3 +499,4 @@ fn said(text: &str, error: &toml::de::Error) -> String {
 
 const TEXT_BYTES_MAX: usize = 4096;
 const ITEMS_MAX: usize = 1024;
+const STRANGERS_MAX: usize = 8;

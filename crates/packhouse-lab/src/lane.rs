@@ -35,7 +35,7 @@ impl Lane {
     /// # Errors
     /// On what is no TOML, and on any field that is absent, unknown, empty or of another type.
     pub fn parse(bytes: &[u8]) -> Result<Self, DocumentError> {
-        let mut fields = Fields::parse(bytes, LANE_SCHEMA)?;
+        let mut fields = Fields::parse(bytes, LANE_SCHEMA, &FIELDS)?;
         let lane = Self {
             id: fields.word("id", ID, is_id)?,
             title: fields.text("title")?,
@@ -54,3 +54,17 @@ impl Lane {
 
 /// What an id can be, for messages.
 pub(crate) const ID: &str = "an id of up to 64 of a-z, 0-9, dot, dash and underscore";
+
+/// The fields of a lane's document.
+const FIELDS: [&str; 10] = [
+    "schema",
+    "id",
+    "title",
+    "model",
+    "quantisation",
+    "runtime",
+    "hardware",
+    "promise",
+    "teacher",
+    "record_key",
+];

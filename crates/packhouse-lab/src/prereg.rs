@@ -124,6 +124,7 @@ impl Program {
 
     fn read(fields: &mut Fields) -> Result<Self, DocumentError> {
         const PROGRAM: &str = "a program's name, or its path with / below the lab's folder";
+        fields.can_be(&["program", "arguments", "environment"]);
         Ok(Self {
             program: fields.word("program", PROGRAM, is_program)?,
             arguments: fields.words("arguments", WORD, is_portable_word)?,
@@ -143,10 +144,11 @@ impl Prereg {
     /// On what is no TOML; on any field that is absent, unknown, of another type, or out of its
     /// bounds; and on fields that contradict each other.
     pub fn parse(bytes: &[u8]) -> Result<Self, DocumentError> {
-        let mut fields = Fields::parse(bytes, PREREG_SCHEMA)?;
+        let mut fields = Fields::parse(bytes, PREREG_SCHEMA, &FIELDS)?;
         const EXPERIMENT: &str = "an id that is not only 8 or more hex digits, of up to 64 of \
                                   a-z, 0-9, dot, dash and underscore";
         let (control, candidate) = fields.table("program", |fields| {
+            fields.can_be(&["control", "candidate"]);
             let control = fields.optional_table("control", Program::read)?;
             Ok((control, fields.table("candidate", Program::read)?))
         })?;
@@ -167,7 +169,10 @@ impl Prereg {
             case_timeout_s: fields.integer("case_timeout_s", (1, WEEK_S))?,
             rehearsal_max_age_s: fields.integer("rehearsal_max_age_s", (1, 30 * DAY_S))?,
             stop: fields.one_of("stop", "\"first-failed-leg\" or \"never\"", Stop::from_word)?,
-            difference: fields.table("treatment", |fields| fields.text("difference"))?,
+            difference: fields.table("treatment", |fields| {
+                fields.can_be(&["difference"]);
+                fields.text("difference")
+            })?,
             control,
             candidate,
             frozen: paths(&mut fields, "frozen")?,
@@ -202,7 +207,10 @@ impl Prereg {
 
 fn paths(fields: &mut Fields, field: &str) -> Result<Vec<String>, DocumentError> {
     const PATH: &str = "a path below the lab's folder, without . and ..";
-    let read = |fields: &mut Fields| fields.word("path", PATH, is_relative_path);
+    let read = |fields: &mut Fields| {
+        fields.can_be(&["path"]);
+        fields.word("path", PATH, is_relative_path)
+    };
     let paths = fields.tables(field, read)?;
     crate::document::distinct(field, paths.iter())?;
     Ok(paths)
@@ -211,3 +219,28 @@ fn paths(fields: &mut Fields, field: &str) -> Result<Vec<String>, DocumentError>
 const WORD: &str = "a text without control characters and absolute paths (${lab} is the lab)";
 const DAY_S: u64 = 86_400;
 const WEEK_S: u64 = 7 * DAY_S;
+/// The fields of a preregistration.
+const FIELDS: [&str; 22] = [
+    "schema",
+    "id",
+    "lane",
+    "kind",
+    "question",
+    "authorises",
+    "does_not_authorise",
+    "exclusions",
+    "reviewers",
+    "time_budget_s",
+    "case_timeout_s",
+    "rehearsal_max_age_s",
+    "stop",
+    "treatment",
+    "program",
+    "frozen",
+    "commit",
+    "matrix",
+    "leg",
+    "timing",
+    "rejection",
+    "gate",
+];

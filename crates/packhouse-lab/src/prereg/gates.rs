@@ -63,6 +63,7 @@ impl GateRule {
     pub(super) fn read(fields: &mut Fields) -> Result<Self, DocumentError> {
         let kinds = "fresh-inputs, stable-pointers, poisoned, no-warnings, capture-idle, witness \
                      or denial";
+        fields.can_be(&["kind", "path", "counter", "minimum", "denies"]);
         let kind = fields.one_of("kind", kinds, |word| {
             let plain = PLAIN.iter().find(|gate| gate.word() == word).cloned();
             match word {

@@ -3,6 +3,8 @@
 use crate::document::{DocumentError, Fields};
 use crate::name::is_device;
 use packhouse_component::name::is_name;
+use packhouse_gate::blocks::LEAST_BLOCKS;
+use packhouse_gate::sign::MOST_PAIRS;
 
 /// The cells: fixtures outermost, then arms, widths and repeats; on each device.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,6 +81,8 @@ pub struct Timing {
     pub minimum_wins: u64,
     /// Median saving per cycle that there must be at least, in nanoseconds.
     pub minimum_median_saving_ns: u64,
+    /// Percent of the control's median cycle that it must come to at least, where that is asked.
+    pub minimum_median_saving_percent: Option<u64>,
 }
 
 /// A case that the candidate must decline.
@@ -99,6 +103,9 @@ pub struct Rejection {
 impl Matrix {
     pub(super) fn read(fields: &mut Fields) -> Result<Self, DocumentError> {
         const DEVICE: &str = "cpu, or kind:UUID (no ordinal, which changes)";
+        fields.can_be(&[
+            "fixtures", "devices", "arms", "widths", "repeats", "promise",
+        ]);
         Ok(Self {
             fixtures: fields.distinct_words("fixtures", NAME, is_name)?,
             devices: fields.distinct_words("devices", DEVICE, is_device)?,
@@ -163,6 +170,7 @@ impl Leg {
     }
 
     pub(super) fn read(fields: &mut Fields) -> Result<Self, DocumentError> {
+        fields.can_be(&["kind", "treatment"]);
         let kinds = "\"exact\" or \"timing\"";
         let is_exact = fields.one_of("kind", kinds, |word| match word {
             EXACT => Some(true),
@@ -197,21 +205,25 @@ impl Stop {
 
 impl Timing {
     pub(super) fn read(fields: &mut Fields) -> Result<Self, DocumentError> {
+        fields.can_be(&TIMING_FIELDS);
         Ok(Self {
             fixture: fields.word("fixture", NAME, is_name)?,
             arm: fields.word("arm", NAME, is_name)?,
             width: fields.integer("width", (1, WIDTH_MAX))?,
             epochs: fields.integer("epochs", (1, REPEATS_MAX))?,
-            blocks: fields.integer("blocks", (1, BLOCKS_MAX))?,
+            blocks: fields.integer("blocks", (LEAST_BLOCKS, MOST_PAIRS))?,
             cycles: fields.integer("cycles", (1, CYCLES_MAX))?,
-            minimum_wins: fields.integer("minimum_wins", (1, BLOCKS_MAX))?,
+            minimum_wins: fields.integer("minimum_wins", (1, MOST_PAIRS))?,
             minimum_median_saving_ns: fields.integer("minimum_median_saving_ns", (1, HOUR_NS))?,
+            minimum_median_saving_percent: fields
+                .optional_integer("minimum_median_saving_percent", (1, 99))?,
         })
     }
 }
 
 impl Rejection {
     pub(super) fn read(fields: &mut Fields) -> Result<Self, DocumentError> {
+        fields.can_be(&["name", "fixture", "arm", "width", "reason"]);
         Ok(Self {
             name: fields.word("name", NAME, is_name)?,
             fixture: fields.word("fixture", NAME, is_name)?,
@@ -224,9 +236,19 @@ impl Rejection {
 
 const EXACT: &str = "exact";
 const TIMING: &str = "timing";
+const TIMING_FIELDS: [&str; 9] = [
+    "fixture",
+    "arm",
+    "width",
+    "epochs",
+    "blocks",
+    "cycles",
+    "minimum_wins",
+    "minimum_median_saving_ns",
+    "minimum_median_saving_percent",
+];
 pub(super) const NAME: &str = "a name of up to 128 of a-z, 0-9, dot, dash and underscore";
 const WIDTH_MAX: u64 = 1 << 20;
 const REPEATS_MAX: u64 = 1000;
-const BLOCKS_MAX: u64 = 10_000;
 const CYCLES_MAX: u64 = 1_000_000_000;
 const HOUR_NS: u64 = 3_600_000_000_000;

@@ -271,10 +271,48 @@ fn every_field_is_needed_none_is_made_up_and_each_has_its_type() {
                 }
                 tried += 1;
             }
+            tried += misspelt(&whole, path, &parse);
             tried += other_types(&whole, path, &parse);
         }
     }
     assert!(tried > 500, "{tried}");
+}
+
+/// Gives a field a name with a letter more: it is told by that name and by the one that was meant,
+/// and not as absent alone; how many.
+fn misspelt(
+    whole: &Value,
+    path: &[String],
+    parse: &impl Fn(&Value) -> Result<(), String>,
+) -> usize {
+    let Some((last, above)) = path.split_last() else {
+        return 0;
+    };
+    let is_free = above.last().is_some_and(|name| name == "environment");
+    let mut changed = whole.clone();
+    let Value::Table(fields) = at(&mut changed, above) else {
+        return 0;
+    };
+    let Some(value) = fields.remove(last).filter(|_| !is_free) else {
+        return 0;
+    };
+    fields.insert(format!("{last}x"), value);
+    let said = parse(&changed).expect_err("because no field has that name");
+    let field = shown(path);
+    let expected = match OPTIONAL.contains(&field.as_str()) {
+        // What then is absent may be noticed first.
+        true => [format!("{field}x"), String::new()],
+        false => [
+            format!("{field}: absent; {field}x is no field"),
+            format!("mean {last}?"),
+        ],
+    };
+    let is_absent = ["leg: ", "leg[", "timing: "]
+        .iter()
+        .any(|rule| said.starts_with(rule));
+    let is_told = expected.iter().all(|words| said.contains(words.as_str()));
+    assert!(is_told || is_absent, "{said}, expected {expected:?}");
+    1
 }
 
 /// Gives a field values of other types, one after the other; how many.
@@ -303,6 +341,30 @@ fn other_types(
     tried
 }
 
+/// What a newcomer typed.
+const MISSPELT: [(&str, &str, &str); 4] = [
+    (
+        "question =",
+        "questoin =",
+        "question: absent; questoin is no field, did you mean question?",
+    ),
+    (
+        "widths =",
+        "width =",
+        "matrix.widths: absent; matrix.width is no field, did you mean widths?",
+    ),
+    (
+        "[program.control]",
+        "[program.contrl]",
+        "program.contrl: unknown field, did you mean control?",
+    ),
+    (
+        "[[rejection]]",
+        "[[rejections]]",
+        "rejections: unknown field, did you mean rejection?",
+    ),
+];
+
 /// Fields that may be absent, whatever then follows from it. `environment`'s variables are free.
 const OPTIONAL: [&str; 8] = [
     "leg",
@@ -325,6 +387,10 @@ fn what_contradicts_itself_is_refused_by_its_field() {
     let without = PREREG.replacen("[program.control]\nprogram", "[other]\nprogram", 1);
     let error = prereg_of(&without).expect_err("because another table is there");
     assert_eq!(error, "other: unknown field");
+    for (good, bad, said) in MISSPELT {
+        let error = prereg_of(&PREREG.replacen(good, bad, 1)).expect_err(said);
+        assert_eq!(error, said);
+    }
     let mut table = table_of(PREREG);
     table["program"]
         .as_table_mut()
@@ -414,6 +480,16 @@ const CONTRADICTIONS: &[(&str, &str, &str)] = &[
         TIMING_LEG,
         TWO_TIMING_LEGS,
         "leg: there can be one timing leg only",
+    ),
+    (
+        "blocks = 10",
+        "blocks = 5",
+        "timing.blocks: expected an integer from 6 to 1000, found 5",
+    ),
+    (
+        "blocks = 10",
+        "blocks = 1001",
+        "timing.blocks: expected an integer from 6 to 1000, found 1001",
     ),
     (
         "minimum_wins = 9",
