@@ -478,9 +478,7 @@ impl Run {
     pub fn write<R: Record>(&self, record: &R) -> Result<(), RunsError> {
         let bytes = record.render();
         match write_whole(self.fs.as_ref(), &self.dir, R::FILE, &bytes) {
-            Err(error) if matches!(error.kind, FsErrorKind::NoSpace | FsErrorKind::Quota) => {
-                Ok(self.write_in_reserve(R::FILE, &bytes, error)?)
-            }
+            Err(error) if is_full(&error) => Ok(self.write_in_reserve(R::FILE, &bytes, error)?),
             other => Ok(other?),
         }
     }
@@ -550,6 +548,14 @@ impl fmt::Debug for Run {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Run({})", self.dir.path().display())
     }
+}
+
+/// Whether there is no room for more bytes.
+fn is_full(error: &FsError) -> bool {
+    matches!(
+        error.kind,
+        FsErrorKind::NoSpace | FsErrorKind::TooLarge | FsErrorKind::Quota
+    )
 }
 
 /// Opens the root of the private state by the owner rules of all our folders.

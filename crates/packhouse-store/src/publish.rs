@@ -397,7 +397,10 @@ impl PublishError {
 
 /// Says whether a system call failed for lack of space.
 pub(crate) fn is_full(error: &FsError) -> bool {
-    matches!(error.kind, FsErrorKind::NoSpace | FsErrorKind::Quota)
+    matches!(
+        error.kind,
+        FsErrorKind::NoSpace | FsErrorKind::TooLarge | FsErrorKind::Quota
+    )
 }
 
 impl From<OpenError> for PublishError {

@@ -65,6 +65,9 @@ pub enum FsErrorKind {
     /// ENOSPC.
     #[error("no space left on device")]
     NoSpace,
+    /// EFBIG: past what the process (RLIMIT_FSIZE) or the file system lets a file be.
+    #[error("longer than a file may be here (ulimit -f)")]
+    TooLarge,
     /// EDQUOT.
     #[error("quota exceeded")]
     Quota,
@@ -135,6 +138,7 @@ impl FsError {
             | FsErrorKind::Permission
             | FsErrorKind::ReadOnly
             | FsErrorKind::NoSpace
+            | FsErrorKind::TooLarge
             | FsErrorKind::Quota
             | FsErrorKind::Io
             | FsErrorKind::Unsupported

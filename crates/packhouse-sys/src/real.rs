@@ -103,6 +103,11 @@ impl DirBackend for RealDir {
         Ok(Arc::new(RealDir { fd }))
     }
 
+    fn parent(&self) -> Result<Arc<dyn DirBackend>, FsErrorKind> {
+        let fd = self.open(OsStr::new(".."), OFlags::DIRECTORY | OFlags::PATH, 0)?;
+        Ok(Arc::new(RealDir { fd }))
+    }
+
     fn make_dir(&self, name: &OsStr, mode: u32) -> Result<(), FsErrorKind> {
         rustix::fs::mkdirat(&self.fd, name, Mode::from_bits_retain(mode)).map_err(kind_of)
     }
@@ -443,7 +448,8 @@ fn kind_of(errno: Errno) -> FsErrorKind {
         Errno::LOOP => FsErrorKind::Symlink,
         Errno::ACCESS | Errno::PERM => FsErrorKind::Permission,
         Errno::ROFS => FsErrorKind::ReadOnly,
-        Errno::NOSPC | Errno::FBIG => FsErrorKind::NoSpace,
+        Errno::NOSPC => FsErrorKind::NoSpace,
+        Errno::FBIG => FsErrorKind::TooLarge,
         Errno::DQUOT => FsErrorKind::Quota,
         Errno::IO => FsErrorKind::Io,
         Errno::OPNOTSUPP | Errno::NOSYS | Errno::NOTTY => FsErrorKind::Unsupported,
@@ -457,6 +463,12 @@ fn kind_of(errno: Errno) -> FsErrorKind {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_that_would_be_too_long_is_no_full_disk() {
+        assert_eq!(kind_of(Errno::FBIG), FsErrorKind::TooLarge);
+        assert_eq!(kind_of(Errno::NOSPC), FsErrorKind::NoSpace);
+    }
 
     #[test]
     fn a_uuid_has_one_spelling_of_digits() {

@@ -83,6 +83,7 @@ fn of_state(error: &StateError, path: &Path) -> String {
 fn of_fs(error: &FsError) -> String {
     match error.kind {
         FsErrorKind::NoSpace | FsErrorKind::Quota => measured(&error.path),
+        FsErrorKind::TooLarge => "ulimit -f".to_owned(),
         _ => listed(&error.path),
     }
 }
@@ -135,6 +136,7 @@ mod tests {
         let wrapped = OpenError::Fs(fs(FsErrorKind::Permission));
         assert_eq!(of(&wrapped, path), "ls -ld /usr");
         assert_eq!(of(&fs(FsErrorKind::NoSpace), path), "df -h /usr");
+        assert_eq!(of(&fs(FsErrorKind::TooLarge), path), "ulimit -f");
         let outer = io::Error::other(BesideError::Fs(fs(FsErrorKind::Quota)));
         assert_eq!(of(&outer, path), "df -h /usr");
         let full = io::Error::from(io::ErrorKind::StorageFull);

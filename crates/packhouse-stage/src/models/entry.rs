@@ -271,6 +271,7 @@ impl CopyProblem {
             | FsErrorKind::Permission
             | FsErrorKind::ReadOnly
             | FsErrorKind::NoSpace
+            | FsErrorKind::TooLarge
             | FsErrorKind::Quota
             | FsErrorKind::Unsupported
             | FsErrorKind::NotEmpty
