@@ -19,12 +19,14 @@ mod next;
 mod numbers;
 mod plots;
 mod proofs;
+mod ran;
 mod report;
 mod sections;
 mod values;
 mod words;
 
 pub use live::{Live, Observation, Topic};
+pub use ran::{Program, Ran};
 pub use values::{
     Basis, Documents, Doubt, Evidence, Found, Gate, Lane, LaneState, LaneText, Mark, MarkKind,
     Note, Packet, PacketState, Page, Plan, Record, Rehearsals, Review, Row, Saving, Sealed, Timing,

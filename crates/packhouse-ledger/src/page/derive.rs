@@ -5,7 +5,7 @@ use super::values::{
     Documents, Doubt, Evidence, Found, Lane, LaneState, LaneText, Note, Packet, PacketState, Page,
     Plan, Record, Rehearsals, Review, Sealed,
 };
-use crate::act::{Act, Review as Word, Verdict};
+use crate::act::{Act, Review as Word, Verdict, is_spent};
 use crate::state::{LanePhase, LaneState as LaneOf, PacketState as PacketOf, Standing};
 use crate::{Entry, Ledger};
 use packhouse_base::digest::Digest;
@@ -83,6 +83,10 @@ fn packet(entries: &[Entry], packet: Digest, of: &PacketOf, documents: &Document
     if let (PacketState::SealedFail, Some(Found::Here(found))) = (state, first) {
         reason = found.failed();
     }
+    let released = |index: &u64| match entry(entries, *index).map(|entry| &entry.act) {
+        Some(Act::Released(body)) => Some(marks::staged(Some(body.stage), &body.reason)),
+        Some(_) | None => None,
+    };
     let green = |index: &&u64| {
         let act = entry(entries, **index).map(|entry| &entry.act);
         matches!(act, Some(Act::Rehearsed(body)) if body.green)
@@ -113,6 +117,7 @@ fn packet(entries: &[Entry], packet: Digest, of: &PacketOf, documents: &Document
             }),
         },
         reviews: reviews.collect(),
+        released: of.entries.iter().filter_map(released).collect(),
         plan: here(&documents.plans, of.experiment.as_str()),
         seals: of
             .analyses
@@ -135,6 +140,7 @@ fn packet(entries: &[Entry], packet: Digest, of: &PacketOf, documents: &Document
                 }
             })
             .collect(),
+        ran: None,
     }
 }
 
@@ -157,7 +163,10 @@ fn packet_state(entries: &[Entry], of: &PacketOf) -> (PacketState, String) {
         },
         Standing::Armed => match since {
             Some(Act::Released(body)) => (
-                PacketState::Released,
+                match is_spent(body.stage, &body.reason) {
+                    true => PacketState::Spent,
+                    false => PacketState::Released,
+                },
                 marks::staged(Some(body.stage), &body.reason),
             ),
             Some(_) | None => (PacketState::Armed, none()),

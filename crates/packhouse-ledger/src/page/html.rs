@@ -23,7 +23,7 @@ pub(super) fn state(page: &Page, prefix: &str) -> String {
         (sections::notes(page))
         (sections::timeline(page))
         @if let Some(seen) = &page.live { (live::html(seen)) }
-        (footer())
+        (footer("packhouse lab state"))
     };
     document(&title, &body)
 }
@@ -61,12 +61,12 @@ pub(super) fn origin(page: &Page, prefix: &str) -> Markup {
     }
 }
 
-/// The last lines.
-pub(super) fn footer() -> Markup {
+/// The last lines, with the command that made the page.
+pub(super) fn footer(command: &str) -> Markup {
     html! {
         footer {
             p {
-                "Made by " code { "packhouse lab state" } " from the ledger and from the sealed "
+                "Made by " code { (command) } " from the ledger and from the sealed "
                 "analyses that it names; an edit here changes nothing, and is found by "
                 code { "packhouse lab state --check" } ". Times are each entry's own; the order "
                 "is the ledger's."

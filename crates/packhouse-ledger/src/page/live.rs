@@ -34,6 +34,10 @@ pub struct Observation {
 /// What observations are about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Topic {
+    /// Preregistrations that no packet was made of.
+    Drafts,
+    /// What packets froze that are not sealed.
+    Frozen,
     /// Processes of the lab's programs.
     Processes,
     /// Ports that they listen on.
@@ -54,11 +58,20 @@ impl Live {
 
 impl Topic {
     /// All of them, in the page's order.
-    pub const ALL: [Self; 4] = [Self::Processes, Self::Ports, Self::Devices, Self::Git];
+    pub const ALL: [Self; 6] = [
+        Self::Drafts,
+        Self::Frozen,
+        Self::Processes,
+        Self::Ports,
+        Self::Devices,
+        Self::Git,
+    ];
 
     /// Its word, for programs.
     pub fn word(self) -> &'static str {
         match self {
+            Self::Drafts => "drafts",
+            Self::Frozen => "frozen",
             Self::Processes => "processes",
             Self::Ports => "ports",
             Self::Devices => "devices",
@@ -69,6 +82,8 @@ impl Topic {
     /// Its heading.
     pub(super) fn heading(self) -> &'static str {
         match self {
+            Self::Drafts => "Drafted experiments",
+            Self::Frozen => "What packets froze",
             Self::Processes => "Processes of the lab's programs",
             Self::Ports => "Ports that they listen on",
             Self::Devices => "Devices",

@@ -2,7 +2,8 @@
 
 use super::live::{Live, Topic};
 use super::next::{Next, of_lane, of_packet};
-use super::report::of_packet_marks;
+use super::ran::{self, Ran};
+use super::report::{heading, of_packet_marks};
 use super::sections::{in_order, seal_link, widths};
 use super::values::{Found, Gate, Lane, Packet, Page, Sealed, Timing};
 use super::words::{code, href, md, short, utc};
@@ -36,6 +37,9 @@ pub(super) fn report(page: &Page, packet: &Packet, prefix: &str) -> String {
         origin(page, prefix)
     );
     text += &facts(page, packet, prefix);
+    if let Some(ran) = &packet.ran {
+        text += &ran::markdown(ran, heading(packet));
+    }
     text += "\n## Sealed evidence\n\n";
     text += &or_words(seals(packet, prefix).concat(), "Nothing was sealed.\n");
     for sealed in &packet.seals {
@@ -83,7 +87,7 @@ pub(super) fn report(page: &Page, packet: &Packet, prefix: &str) -> String {
             md(&mark.words)
         );
     }
-    text + FOOTER
+    text + &FOOTER.replacen("lab state`", "lab report`", 1)
 }
 
 fn origin(page: &Page, prefix: &str) -> String {
@@ -236,8 +240,10 @@ fn facts(page: &Page, packet: &Packet, prefix: &str) -> String {
         }
         None => rows.push(("Question", "the preregistration is not here".to_owned())),
     }
+    rows.push(("Treatment", md(&packet.treatment)));
+    let computed = packet.ran.as_ref().and_then(Ran::contrast);
+    rows.extend(computed.map(|text| ("Differs, as computed", md(&text))));
     rows.extend([
-        ("Treatment", md(&packet.treatment)),
         ("Lane", md(&packet.lane)),
         ("Packet", code(&packet.packet)),
         (
@@ -249,8 +255,9 @@ fn facts(page: &Page, packet: &Packet, prefix: &str) -> String {
             ),
         ),
         ("Rehearsals", md(&packet.rehearsals.summary())),
-        ("Next act", next(&of_packet(page, packet))),
     ]);
+    rows.extend(packet.told_released().map(|text| ("Released", md(&text))));
+    rows.push(("Next act", next(&of_packet(page, packet))));
     let lines = rows
         .iter()
         .map(|(what, text)| format!("- **{what}**: {text}\n"));

@@ -109,6 +109,7 @@ impl PacketState {
             Self::Armed => "armed",
             Self::Nonce => "nonce taken",
             Self::Released => "released",
+            Self::Spent => "released, spent",
             Self::Consumed => "consumed",
             Self::Closed => "bag closed",
             Self::SealedPass => "sealed, pass",
@@ -124,14 +125,14 @@ impl PacketState {
             Self::RehearsedRed | Self::Rejected | Self::SealedFail => Tone::Fail,
             Self::Nonce | Self::Released | Self::Consumed | Self::Closed => Tone::Wait,
             Self::SealedPass => Tone::Pass,
-            Self::SealedAbort => Tone::Abort,
+            Self::SealedAbort | Self::Spent => Tone::Abort,
         }
     }
 
     /// Whether nothing can follow.
     pub(super) fn is_over(self) -> bool {
         match self {
-            Self::SealedPass | Self::SealedFail | Self::SealedAbort => true,
+            Self::SealedPass | Self::SealedFail | Self::SealedAbort | Self::Spent => true,
             Self::Registered
             | Self::RehearsedRed
             | Self::RehearsedGreen
@@ -157,7 +158,7 @@ pub(super) fn of_verdict(verdict: Verdict) -> Tone {
 
 impl Basis {
     /// Its word.
-    pub(super) fn word(self) -> &'static str {
+    pub fn word(self) -> &'static str {
         match self {
             Self::Verified => "verified",
             Self::Attested => "attested",
@@ -201,9 +202,10 @@ pub(super) fn of_packet(page: &Page, packet: &Packet) -> Next {
         PacketState::Rejected => {
             return Next::Words("the reviewer's approval, or another experiment".to_owned());
         }
-        PacketState::SealedPass | PacketState::SealedFail | PacketState::SealedAbort => {
-            return Next::Nothing;
-        }
+        PacketState::SealedPass
+        | PacketState::SealedFail
+        | PacketState::SealedAbort
+        | PacketState::Spent => return Next::Nothing,
     };
     Next::Command(format!("packhouse lab {act} {}", name(packet)))
 }
@@ -215,6 +217,19 @@ fn review(packet: &Packet) -> Next {
 }
 
 impl Packet {
+    /// How often it was released before its marker, and why, if it ever was: whoever could choose
+    /// among runs would choose a verdict.
+    pub fn told_released(&self) -> Option<String> {
+        let count = match self.released.len() {
+            0 => return None,
+            1 => "once".to_owned(),
+            2 => "twice".to_owned(),
+            count => format!("{count} times"),
+        };
+        let reasons = self.released.join("; ");
+        Some(format!("{count} before the marker: {reasons}"))
+    }
+
     /// Approvals that arming still needs, as far as is known.
     pub(super) fn approvals_missing(&self) -> u64 {
         let needed = self.plan.as_ref().map_or(0, |plan| plan.reviewers);

@@ -3,6 +3,7 @@
 use super::html::{document, footer, next, origin};
 use super::next::of_packet;
 use super::proofs::seal;
+use super::ran::{self, Ran};
 use super::sections::state;
 use super::values::{Mark, Packet, Page, Plan};
 use super::words::{href, plain, utc};
@@ -16,14 +17,23 @@ pub(super) fn html(page: &Page, packet: &Packet, prefix: &str) -> String {
         (origin(page, prefix))
         p { (state(packet.state.word(), packet.state.tone())) " " (plain(&packet.reason)) }
         (facts(page, packet, prefix))
+        @if let Some(ran) = &packet.ran { (ran::html(ran, heading(packet))) }
         h2 { "Sealed evidence" }
         @if packet.seals.is_empty() { p.sheet.empty { "Nothing was sealed." } }
         @for sealed in &packet.seals { div.sheet.evidence { (seal(packet, sealed, prefix)) } }
         (reviews(packet))
         (history(page, packet))
-        (footer())
+        (footer("packhouse lab report"))
     };
     document(&title, &body)
+}
+
+/// What ran is told as that once something was sealed.
+pub(super) fn heading(packet: &Packet) -> &'static str {
+    match packet.seals.is_empty() {
+        true => "What is to run",
+        false => "What ran",
+    }
 }
 
 fn facts(page: &Page, packet: &Packet, prefix: &str) -> Markup {
@@ -36,6 +46,9 @@ fn facts(page: &Page, packet: &Packet, prefix: &str) -> Markup {
                 None => { dt { "question" } dd.abort { "the preregistration is not here" } }
             }
             dt { "treatment" } dd { (plain(&packet.treatment)) }
+            @if let Some(computed) = packet.ran.as_ref().and_then(Ran::contrast) {
+                dt { "differs, as computed" } dd { (plain(&computed)) }
+            }
             dt { "lane" } dd { a href=(lane) { (plain(&packet.lane)) } }
             dt { "packet" } dd { code { (plain(&packet.packet)) } }
             dt { "documents" }
@@ -45,6 +58,9 @@ fn facts(page: &Page, packet: &Packet, prefix: &str) -> Markup {
             }
             dt { "rehearsals" }
             dd { (plain(&packet.rehearsals.summary())) }
+            @if let Some(released) = packet.told_released() {
+                dt { "released" } dd { (plain(&released)) }
+            }
             dt { "next act" } dd { (next(&of_packet(page, packet))) }
         }
     }
@@ -57,7 +73,12 @@ fn promised(plan: &Plan) -> Markup {
         dt { "and does not" } dd { (plain(&plan.does_not_authorise)) }
         @if !plan.exclusions.is_empty() {
             dt { "left out" }
-            dd { @for text in &plan.exclusions { p { (plain(text)) } } }
+            dd {
+                @for (place, text) in plan.exclusions.iter().enumerate() {
+                    @if place > 0 { br; }
+                    (plain(text))
+                }
+            }
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What a page is drawn from. Texts are as their documents have them; digests are 64 hex digits.
 
 use super::live::Live;
+use super::ran::Ran;
 use crate::act::Verdict;
 use packhouse_base::digest::Digest;
 use std::collections::BTreeMap;
@@ -137,8 +138,12 @@ pub struct Packet {
     pub reviews: Vec<Review>,
     /// What its preregistration says.
     pub plan: Option<Plan>,
+    /// Why it was released, each time, oldest first.
+    pub released: Vec<String>,
     /// Its seals, the first analysis first.
     pub seals: Vec<Sealed>,
+    /// What ran, on a report; `None` on a page that is kept.
+    pub ran: Option<Ran>,
 }
 
 /// The states of a packet.
@@ -160,6 +165,8 @@ pub enum PacketState {
     Nonce,
     /// A run ended before the marker; it may run again.
     Released,
+    /// A run ended before the marker, since another run of the packet, of a copy of the lab, has it.
+    Spent,
     /// Its marker is taken: it runs, or was killed.
     Consumed,
     /// Its bag is closed and waits for analysis and seal.

@@ -2,7 +2,7 @@
 
 use crate::page_samples::{self as samples, hex};
 use crate::story::{self, Story, digest};
-use packhouse_ledger::act::{LaneAction, Review, Verdict};
+use packhouse_ledger::act::{LaneAction, Released, Review, Verdict};
 use packhouse_ledger::page::{Documents, Found, LaneText, Packet, Page, Plan, Row};
 use proptest::prelude::*;
 
@@ -73,12 +73,34 @@ fn each_state_of_a_packet_has_its_words_and_its_next_act() {
     );
     let mut story = Story::to("nonce");
     story.tell(story::released(1, 1));
-    let released = "released: marker: killed before the marker";
+    let released = "released: marker: it ended before its marker";
     let next = "`packhouse lab run one`";
     assert_eq!(
         shown(&drawn(&story), "one"),
         (released.to_owned(), next.to_owned())
     );
+    let told = |page: &Page| {
+        let of_one = page.report_markdown(&digest(1).to_string(), "");
+        of_one.expect("because it is registered")
+    };
+    let once = "- **Released**: once before the marker: marker: it ended before its marker\n";
+    assert!(told(&drawn(&story)).contains(once));
+    story.tell(story::nonce(1, 2));
+    story.tell(story::released(1, 2));
+    let report = told(&drawn(&story));
+    assert!(
+        report.contains("- **Released**: twice before the marker: "),
+        "{report}"
+    );
+    let mut story = Story::to("nonce");
+    let reason = "the packet is consumed by another run: its marker is of another lab";
+    let spent = Released {
+        reason: reason.to_owned(),
+        ..story::released(1, 1)
+    };
+    story.tell(spent);
+    let expected = format!("released, spent: marker: {reason}");
+    assert_eq!(shown(&drawn(&story), "one"), (expected, "none".to_owned()));
     let mut story = Story::to("rehearsed");
     let newest = story.count - 1;
     story.tell(story::reviewed(1, "eve", Review::Reject, newest));
@@ -289,6 +311,46 @@ fn a_packet_that_is_not_there_has_no_report() {
     let page = samples::plain();
     assert_eq!(page.report_markdown(&hex(0x77), ""), None);
     assert_eq!(page.report_html(&hex(0x77), ""), None);
+}
+
+/// "None: control and candidate are the same program", an author wrote of two programs.
+#[test]
+fn what_an_author_says_of_the_treatment_stands_beside_what_differs() {
+    let mut page = samples::plain();
+    page.packets[1].treatment = "None: the same program.".to_owned();
+    let reports = |page: &Page| {
+        let packet = &page.packets[1].packet;
+        let reports = [
+            page.report_markdown(packet, ""),
+            page.report_html(packet, ""),
+        ];
+        reports.map(|report| report.expect("because it is there"))
+    };
+    for text in reports(&page) {
+        assert!(text.contains("None: the same program."), "{text}");
+        assert!(text.contains("program: packhouse -"), "{text}");
+        assert!(
+            text.contains("What ran") && text.contains("KERNEL_THREADS"),
+            "{text}"
+        );
+        assert!(
+            text.contains("row 3, column 17") && text.contains("1 ULP apart"),
+            "{text}"
+        );
+        assert!(text.contains("lab report"), "{text}");
+    }
+    // The page that is kept has none of it.
+    for text in [page.markdown(""), page.html("")] {
+        assert!(!text.contains("KERNEL_THREADS") && !text.contains("What ran"));
+    }
+    let ran = page.packets[1]
+        .ran
+        .as_mut()
+        .expect("because it is a sample");
+    ran.differences = Some(Vec::new());
+    for text in reports(&page) {
+        assert!(text.contains("nothing: program, arguments and environment are the same"));
+    }
 }
 
 /// A page that is kept says nothing of what runs; one that is drawn live says when and how, and

@@ -151,7 +151,11 @@ fn hostile() -> Page {
 fn pages_fit_and_are_legible_on_desktop_and_phone() {
     let (plain, hostile) = (samples::plain(), hostile());
     let empty = Page::default().html("");
+    // The page of the repository's own lab, as it is kept.
+    let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../state.html");
+    let kept = std::fs::read_to_string(kept).expect("because the repository is a lab");
     let pages = [
+        ("kept", kept),
         ("state", plain.html("")),
         ("report", report(&plain)),
         ("hostile", hostile.html("")),
@@ -162,7 +166,7 @@ fn pages_fit_and_are_legible_on_desktop_and_phone() {
     for (pages, widths, dark) in [
         (&pages[..], &WIDTHS[..], false),
         // Sizes don't hang on colours.
-        (&pages[..2], &WIDTHS[..1], true),
+        (&pages[1..3], &WIDTHS[..1], true),
     ] {
         if let Some(wrong) = wrong(pages, widths, dark) {
             assert_eq!(wrong, Vec::<String>::new(), "dark: {dark}");

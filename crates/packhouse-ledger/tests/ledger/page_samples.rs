@@ -4,8 +4,8 @@
 use packhouse_ledger::Verdict;
 use packhouse_ledger::page::{
     Basis, Doubt, Evidence, Found, Gate, Lane, LaneState, LaneText, Live, Mark, MarkKind, Note,
-    Observation, Packet, PacketState, Page, Plan, Record, Rehearsals, Review, Row, Saving, Sealed,
-    Timing, TimingRule, Topic,
+    Observation, Packet, PacketState, Page, Plan, Program, Ran, Record, Rehearsals, Review, Row,
+    Saving, Sealed, Timing, TimingRule, Topic,
 };
 
 /// 2026-11-30 07:10:11 UTC.
@@ -135,7 +135,35 @@ fn packet(
             note: text("bounds are those of the fixture"),
         }],
         plan: Some(plan(text)),
+        released: Vec::new(),
         seals: Vec::new(),
+        ran: Some(ran(text)),
+    }
+}
+
+/// What only a report shows.
+fn ran(text: &dyn Fn(&str) -> String) -> Ran {
+    let program = |role, name: &str, n: u8| Program {
+        role,
+        name: text(name),
+        sha256: hex(n),
+        objects: 3,
+        arguments: vec![text("serve")],
+        variables: vec![text("KERNEL_THREADS")],
+    };
+    let unequal = "leg 2, candidate, case 3 (q4 plain width 4 repeat 1), output: row 3, column 17: \
+                   expected 1e0 (0x3f800000), found 1.0000001e0 (0x3f800001), 1 ULP apart";
+    Ran {
+        programs: vec![
+            program("control", "packhouse", 0xc1),
+            program("candidate", "kernels/k.py", 0xc2),
+        ],
+        differences: Some(vec![text("program: packhouse -> kernels/k.py")]),
+        facts: vec![
+            ("widths", text("1, 4")),
+            ("host", text("a CPU, Linux 6.18")),
+        ],
+        unequal: vec![text(unequal)],
     }
 }
 
