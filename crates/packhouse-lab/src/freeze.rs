@@ -1,6 +1,7 @@
 //! What an experiment hangs on, measured: at registration to freeze it, and again before each act.
 //!
 //! - `files`: frozen files and folders;
+//! - `held`: whether they were touched between two measures;
 //! - `named`: files of the lab that a program is told of, and that must be frozen;
 //! - `compare`: what differs from a packet.
 //!
@@ -14,10 +15,12 @@
 mod compare;
 mod files;
 mod fixtures;
+mod held;
 mod named;
 
 pub use compare::{Difference, differences};
 pub use fixtures::FixtureFault;
+pub use held::{Held, held};
 pub use named::{NotFrozen, Unfrozen};
 
 use crate::document::DocumentError;
@@ -332,11 +335,14 @@ pub fn launch(lab: &Lab<'_>, program: &Program) -> Result<Launch, FreezeError> {
 }
 
 fn program(lab: &Lab<'_>, program: &Program) -> Result<FrozenProgram, FreezeError> {
-    let path = find(lab, program)?;
     let name = program
         .program
         .strip_prefix("./")
         .unwrap_or(&program.program);
+    if name.contains('/') || name != program.program {
+        files::no_link(&lab.root, name)?;
+    }
+    let path = find(lab, program)?;
     let mut objects = lab.host.objects(&path, &environment(lab, program))?;
     objects.sort();
     objects.dedup();

@@ -50,6 +50,11 @@ pub(crate) fn own_path(file: &File) -> Option<PathBuf> {
     (path.is_absolute() && is_it).then_some(path)
 }
 
+/// What a link says, whatever it leads to.
+pub(crate) fn link(path: &Path) -> io::Result<PathBuf> {
+    std::fs::read_link(path)
+}
+
 /// Reads a regular file, but no more of it than `max` bytes and one.
 pub(crate) fn read_at_most(path: &Path, max: usize) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();

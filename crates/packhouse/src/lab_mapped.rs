@@ -1,32 +1,168 @@
 //! The lines of `/proc/PID/maps` that are executable files, and whom a process started.
+//!
+//! Invariants:
+//! - a process is over when none of its threads runs: its first one may end before the others;
+//! - a file is who the kernel says was mapped, by device and inode: its path alone is no witness;
+//! - what sees other files under the same paths, and whoever left its family, is an error.
 
-use crate::files::{entries, read_at_most};
+use crate::files::{entries, link, open_regular, read_at_most};
+use packhouse_sys::child::own_children;
+use packhouse_sys::fs::{DirAccess, Fs as _};
+use packhouse_sys::real::RealFs;
+use packhouse_sys::stat::FsKind;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
+use std::fs::File;
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-/// Paths of the executable files that a process has mapped.
-pub(crate) fn of(pid: u32) -> Result<Vec<PathBuf>, String> {
-    let path = PathBuf::from(format!("/proc/{pid}/maps"));
-    let maps = read_at_most(&path, MAPS_BYTES_MAX).map_err(|error| error.to_string())?;
-    executable(&maps)
+/// A file that a process has mapped executable.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct MappedFile {
+    /// Where it is.
+    pub(crate) path: PathBuf,
+    device: u64,
+    inode: u64,
+}
+
+impl MappedFile {
+    /// Opens it. Errors where its path leads to another file than the one that is mapped.
+    pub(crate) fn open(&self) -> Result<File, String> {
+        let shown = self.path.display();
+        let file = open_regular(&self.path).map_err(|error| format!("{shown}: {error}"))?;
+        let stat = file
+            .metadata()
+            .map_err(|error| format!("{shown}: {error}"))?;
+        let is_same = stat.dev() == self.device || has_numbers_of_its_own(&self.path);
+        match is_same && stat.ino() == self.inode {
+            true => Ok(file),
+            false => Err(format!(
+                "{shown} is another file than the one that is mapped"
+            )),
+        }
+    }
+}
+
+/// File systems whose files have another device in `maps` than they have in stat.
+fn has_numbers_of_its_own(path: &Path) -> bool {
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    let mut names = folder.components().skip(1);
+    let root = RealFs.root();
+    let folder = root.and_then(|root| {
+        names.try_fold(root, |dir, name| dir.open_dir_for(name, DirAccess::Lookup))
+    });
+    let kind = folder.and_then(|dir| Ok(dir.fs_stat()?.kind));
+    matches!(kind, Ok(FsKind::Btrfs | FsKind::Overlay))
+}
+
+/// The executable files that a process has mapped, and all that it started, each once.
+///
+/// Errors where that can't be told: a file has no name any more or is hidden behind another one, a
+/// process sees other files than this one does, or left its family.
+pub(crate) fn by_family(pid: u32) -> Result<Vec<MappedFile>, String> {
+    let mut mapped = of(pid)?;
+    for process in offspring(pid)? {
+        // It may be gone by now; that it had what is not frozen is not seen then.
+        match of(process) {
+            Ok(its) => mapped.extend(its),
+            Err(_) if is_over(process) => {}
+            Err(why) => return Err(format!("process {process}: {why}")),
+        }
+    }
+    mapped.sort();
+    mapped.dedup();
+    Ok(mapped)
+}
+
+/// The executable files that one process has mapped.
+fn of(pid: u32) -> Result<Vec<MappedFile>, String> {
+    let mut found = None;
+    for thread in threads(pid)? {
+        let thread = PathBuf::from(format!("/proc/{pid}/task/{thread}"));
+        let maps = sees_as_we_do(&thread)
+            .and_then(|()| read_at_most(&thread.join("maps"), MAPS_BYTES_MAX).map_err(said));
+        match maps {
+            // All threads of a process have the same memory.
+            Ok(maps) if found.is_none() && !maps.is_empty() => found = Some(maps),
+            Ok(_) => {}
+            Err(_) if !is_running(&thread) => {}
+            Err(why) => return Err(why),
+        }
+    }
+    executable(&found.unwrap_or_default())
+}
+
+/// Whether paths lead a thread to the same files as this process: it has the same mounts and root.
+fn sees_as_we_do(thread: &Path) -> Result<(), String> {
+    let mounts = |process: &Path| link(&process.join("ns/mnt")).map_err(said);
+    let root = |process: &Path| {
+        let stat = process.join("root").metadata().map_err(said)?;
+        Ok::<_, String>((stat.dev(), stat.ino()))
+    };
+    let own = Path::new("/proc/self");
+    if mounts(thread)? != mounts(own)? {
+        return Err("it has mounts of its own, and its files can't be told by their paths".into());
+    }
+    if root(thread)? != root(own)? {
+        return Err("it has a root of its own, and its files can't be told by their paths".into());
+    }
+    Ok(())
+}
+
+/// Threads of a process that run; none where it is over.
+fn threads(pid: u32) -> Result<Vec<u32>, String> {
+    let folder = PathBuf::from(format!("/proc/{pid}/task"));
+    let all = match entries(&folder) {
+        Ok(all) => all,
+        Err(error) if error.raw_os_error() == Some(ESRCH) => Vec::new(),
+        Err(error) => return Err(said(error)),
+    };
+    let running = all.iter().filter(|thread| is_running(thread));
+    Ok(running.filter_map(|path| number(path)).collect())
+}
+
+fn is_running(thread: &Path) -> bool {
+    let stat = read_at_most(&thread.join("stat"), STAT_BYTES_MAX);
+    let thread = stat.ok().and_then(|stat| parsed(0, &stat));
+    thread.is_some_and(|thread| !thread.is_over)
+}
+
+/// Whether no thread of a process runs: it ended, and perhaps nobody asked of it yet.
+fn is_over(pid: u32) -> bool {
+    threads(pid).is_ok_and(|threads| threads.is_empty())
 }
 
 /// Processes that descend from one, or are of the session that it leads: as they are now. One that
 /// came and went between two looks is not seen.
-pub(crate) fn offspring(pid: u32) -> Result<Vec<u32>, String> {
-    let names = entries(Path::new("/proc")).map_err(|error| error.to_string())?;
-    let pids = names
-        .iter()
-        .filter_map(|path| path.file_name()?.to_str()?.parse::<u32>().ok());
-    let seen: Vec<Process> = pids.filter_map(process).collect();
+fn offspring(pid: u32) -> Result<Vec<u32>, String> {
+    let names = entries(Path::new("/proc")).map_err(said)?;
+    let seen = names.iter().filter_map(|path| number(path));
+    let seen: Vec<Process> = seen.filter_map(process).collect();
+    let ours = own_children();
+    let mut left = stray(pid, std::process::id(), &seen, &ours);
+    if let Some(stray) = left.find(|stray| !is_over(stray.pid)) {
+        let stray = stray.pid;
+        return Err(format!(
+            "process {stray} left the program that started it, and whose it is can't be told"
+        ));
+    }
     Ok(descending(pid, &seen))
 }
 
-/// Whether a process runs: one that ended and that nobody asked of yet has nothing mapped.
-pub(crate) fn is_alive(pid: u32) -> bool {
-    process(pid).is_some_and(|process| !process.is_over)
+/// Who became a child of this process and was none, since a program was started: the program, or
+/// one of its children, undid what keeps its own with it.
+fn stray<'a>(
+    pid: u32,
+    us: u32,
+    seen: &'a [Process],
+    ours: &'a BTreeSet<u32>,
+) -> impl Iterator<Item = &'a Process> {
+    let start = seen.iter().find(|one| one.pid == pid);
+    let start = start.map_or(0, |program| program.start);
+    seen.iter()
+        .filter(move |one| one.parent == us && one.start >= start)
+        .filter(move |one| one.pid != pid && !ours.contains(&one.pid))
 }
 
 /// A process as `/proc/PID/stat` has it.
@@ -35,6 +171,9 @@ struct Process {
     pid: u32,
     parent: u32,
     session: u32,
+    /// Ticks of the kernel's clock.
+    start: u64,
+    /// Of the thread that it began with.
     is_over: bool,
 }
 
@@ -43,7 +182,7 @@ fn process(pid: u32) -> Option<Process> {
     parsed(pid, &read_at_most(&path, STAT_BYTES_MAX).ok()?)
 }
 
-/// Fields 3, 4 and 6; the second is the name, which may hold anything.
+/// Fields 3, 4, 6 and 22; the second is the name, which may hold anything.
 fn parsed(pid: u32, stat: &[u8]) -> Option<Process> {
     let end = stat.iter().rposition(|byte| *byte == b')')?;
     let text = std::str::from_utf8(&stat[end + 1..]).ok()?;
@@ -51,10 +190,12 @@ fn parsed(pid: u32, stat: &[u8]) -> Option<Process> {
     let is_over = matches!(words.next()?, "Z" | "X" | "x");
     let parent = words.next()?.parse().ok()?;
     let session = words.nth(1)?.parse().ok()?;
+    let start = words.nth(15)?.parse().ok()?;
     Some(Process {
         pid,
         parent,
         session,
+        start,
         is_over,
     })
 }
@@ -76,45 +217,60 @@ fn descending(pid: u32, seen: &[Process]) -> Vec<u32> {
     }
 }
 
-const MAPS_BYTES_MAX: usize = 16 << 20;
-const STAT_BYTES_MAX: usize = 4 << 10;
-
-/// Paths of the files that are mapped executable, each once, sorted. What has no file (code made at
-/// run time, what the kernel provides) has no line here.
+/// Files that are mapped executable, each once, sorted. What has no file (code made at run time,
+/// what the kernel provides) has no line here.
 ///
 /// Errors on a text of another form, and on a file that no name leads to any more: its content
 /// can't be told.
-pub(crate) fn executable(maps: &[u8]) -> Result<Vec<PathBuf>, String> {
+fn executable(maps: &[u8]) -> Result<Vec<MappedFile>, String> {
     if maps.is_empty() {
         return Err("the process has no program any more".to_owned());
     }
-    let mut paths = BTreeSet::new();
-    for line in maps
-        .split(|byte| *byte == b'\n')
-        .filter(|line| !line.is_empty())
-    {
-        let unexpected = || format!("unexpected line {:?}", String::from_utf8_lossy(line));
-        let mut words = line.splitn(6, |byte| *byte == b' ');
-        let (_, rights) = (words.next(), words.next().ok_or_else(unexpected)?);
-        let path = words.nth(3).unwrap_or_default().trim_ascii_start();
-        if rights.len() != 4 {
-            return Err(unexpected());
-        }
-        if rights[2] != b'x' || !path.starts_with(b"/") {
-            continue;
-        }
-        if path.ends_with(b" (deleted)") {
-            let path = Path::new(OsStr::from_bytes(path));
-            return Err(format!(
-                "{} is mapped, and has no name any more",
-                path.display()
-            ));
-        }
-        // The kernel escapes the one byte that would end the line.
-        let path = unescaped(path);
-        paths.insert(PathBuf::from(OsStr::from_bytes(&path)));
+    let lines = maps.split(|byte| *byte == b'\n');
+    let files = lines.filter(|line| !line.is_empty()).map(mapped_file);
+    let files = files.filter_map(Result::transpose);
+    let files = files.collect::<Result<BTreeSet<MappedFile>, String>>()?;
+    Ok(files.into_iter().collect())
+}
+
+/// The file of a line, where it has one that is mapped executable.
+fn mapped_file(line: &[u8]) -> Result<Option<MappedFile>, String> {
+    let unexpected = || format!("unexpected line {:?}", String::from_utf8_lossy(line));
+    let words: Vec<&[u8]> = line.splitn(6, |byte| *byte == b' ').collect();
+    let [_, rights, _, device, inode, rest @ ..] = &words[..] else {
+        return Err(unexpected());
+    };
+    if rights.len() != 4 {
+        return Err(unexpected());
     }
-    Ok(paths.into_iter().collect())
+    let path = rest.first().copied().unwrap_or_default().trim_ascii_start();
+    if rights[2] != b'x' || !path.starts_with(b"/") {
+        return Ok(None);
+    }
+    if path.ends_with(b" (deleted)") {
+        let path = Path::new(OsStr::from_bytes(path));
+        return Err(format!(
+            "{} is mapped, and has no name any more",
+            path.display()
+        ));
+    }
+    let inode = std::str::from_utf8(inode).map(str::parse);
+    // The kernel escapes the one byte that would end the line.
+    let path = unescaped(path);
+    Ok(Some(MappedFile {
+        path: PathBuf::from(OsStr::from_bytes(&path)),
+        device: device_number(device).ok_or_else(unexpected)?,
+        inode: inode.ok().and_then(Result::ok).ok_or_else(unexpected)?,
+    }))
+}
+
+/// `MAJOR:MINOR` in hex as the number that stat has of them.
+fn device_number(text: &[u8]) -> Option<u64> {
+    let (major, minor) = std::str::from_utf8(text).ok()?.split_once(':')?;
+    let major = u64::from(u32::from_str_radix(major, 16).ok()?);
+    let minor = u64::from(u32::from_str_radix(minor, 16).ok()?);
+    let low = (major & 0xfff) << 8 | minor & 0xff;
+    Some((major & !0xfff) << 32 | (minor & !0xff) << 12 | low)
 }
 
 fn unescaped(path: &[u8]) -> Vec<u8> {
@@ -135,90 +291,18 @@ fn unescaped(path: &[u8]) -> Vec<u8> {
     plain
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::io::{Read as _, Write as _};
-
-    const MAPS: &str = "\
-55d0c0000000-55d0c0001000 r--p 00000000 fd:01 1311  /usr/bin/a b
-55d0c0001000-55d0c0002000 r-xp 00001000 fd:01 1311       /usr/bin/a b
-55d0c0003000-55d0c0004000 rw-p 00000000 00:00 0  [heap]
-7f0000000000-7f0000001000 r-xp 00000000 fd:01 22 /lib/x.so.1
-7f0000001000-7f0000002000 r-xp 00001000 fd:01 22 /lib/x.so.1
-7f0000002000-7f0000003000 rwxp 00000000 00:00 0
-7f0000003000-7f0000004000 r--s 00000000 fd:01 33 /models/m (deleted)
-7f0000004000-7f0000005000 r-xp 00000000 fd:01 44 /lib/new\\012line
-7ffd00000000-7ffd00001000 r-xp 00000000 00:00 0  [vdso]
-";
-
-    #[test]
-    fn files_that_are_mapped_executable_are_listed_once() {
-        let paths = executable(MAPS.as_bytes()).expect("because the kernel writes so");
-        let expected = ["/lib/new\nline", "/lib/x.so.1", "/usr/bin/a b"];
-        assert_eq!(paths, expected.map(PathBuf::from));
-    }
-
-    #[test]
-    fn a_process_and_all_that_it_started_are_one_family() {
-        let one = |pid, text: &str| parsed(pid, text.as_bytes()).expect("because it is a stat");
-        let seen = [
-            one(9, "9 (a) b) S 7 9 5 0"),
-            one(7, "7 (child) R 5 7 5 0"),
-            one(8, "8 (left alone) S 1 8 5 0"),
-            one(6, "6 (another) S 1 6 6 0"),
-            one(5, "5 (program) S 2 5 5 0"),
-        ];
-        assert_eq!(descending(5, &seen), [7, 8, 9]);
-        assert_eq!(descending(6, &seen), Vec::<u32>::new());
-        assert!(one(7, "7 (gone) Z 5 7 5 0").is_over);
-        assert_eq!(parsed(7, b"7 child R 5 7 5 0"), None);
-    }
-
-    /// A shell that starts another program: what that one is, is seen as of the shell's.
-    #[test]
-    fn what_a_child_has_mapped_is_found_by_its_parent() {
-        let piped = std::process::Stdio::piped;
-        let mut shell = std::process::Command::new("/bin/sh")
-            .args(["-c", "exec 3<&0; cat <&3 & echo; wait"])
-            .stdin(piped())
-            .stdout(piped())
-            .spawn()
-            .expect("because a shell is there");
-        // What comes back was copied by the other program, so the shell's child is that one.
-        let wrote = shell.stdin.as_mut().map(|to| to.write_all(b"x"));
-        let mut lines = [0; 2];
-        let read = shell.stdout.as_mut().map(|out| out.read_exact(&mut lines));
-        let found = offspring(shell.id());
-        let mapped = found.iter().flatten().map(|child| of(*child));
-        let mapped: Vec<_> = mapped.collect();
-        drop(shell.stdin.take());
-        shell.wait().expect("because it is ours");
-        assert!(matches!((wrote, read), (Some(Ok(())), Some(Ok(())))));
-        let has_cat = |paths: &PathBuf| {
-            let name = paths.file_name().and_then(OsStr::to_str);
-            name.is_some_and(|name| ["cat", "busybox", "coreutils"].contains(&name))
-        };
-        let [Ok(paths)] = &mapped[..] else {
-            panic!("{found:?}: {mapped:?}");
-        };
-        assert!(paths.iter().any(has_cat), "{paths:?}");
-    }
-
-    #[test]
-    fn what_can_not_be_told_is_an_error() {
-        let gone = "7f00-7f01 r-xp 00000000 fd:01 44 /lib/gone.so (deleted)\n";
-        for (maps, said) in [
-            ("", "no program any more"),
-            (
-                gone,
-                "/lib/gone.so (deleted) is mapped, and has no name any more",
-            ),
-            ("7f00-7f01\n", "unexpected line"),
-            ("7f00-7f01 rx 0 0 0 /a\n", "unexpected line"),
-        ] {
-            let error = executable(maps.as_bytes()).expect_err("because it can't be told");
-            assert!(error.contains(said), "{error}");
-        }
-    }
+fn number(path: &Path) -> Option<u32> {
+    path.file_name()?.to_str()?.parse().ok()
 }
+
+fn said(error: std::io::Error) -> String {
+    error.to_string()
+}
+
+const MAPS_BYTES_MAX: usize = 16 << 20;
+const STAT_BYTES_MAX: usize = 4 << 10;
+/// From Linux's `errno.h`: the process is gone.
+const ESRCH: i32 = 3;
+
+#[cfg(test)]
+mod tests;

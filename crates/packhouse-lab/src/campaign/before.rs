@@ -2,12 +2,15 @@
 //! what a started program has mapped is what was frozen.
 
 use super::{Campaign, EVIDENCE, Fault, Frozen};
+use crate::packet::Object;
 use crate::prereg::Treatment;
+use crate::world::Mapped;
 use packhouse_base::digest::Digest;
 use packhouse_ledger::act::{Armed, Reviewed};
 use packhouse_ledger::{Act, Ledger, Review, Stage};
 use packhouse_sys::fs::{Dir, FsError, FsErrorKind};
 use std::collections::BTreeSet;
+use std::iter::repeat;
 
 /// Whether there is no evidence of the packet yet. What is there is of another run, or in the way
 /// of this one's: nothing of it is removed.
@@ -95,17 +98,28 @@ pub(super) fn mapped(
     if mapped.is_empty() {
         return Err(fault("no mapped object".to_owned()));
     }
+    // All at once: each that is found later costs a rehearsal, or the run.
     let objects = program.objects.iter().map(|object| object.sha256);
     let files = frozen.packet.frozen.iter().map(|file| file.sha256);
     let known: BTreeSet<Digest> = objects
         .chain(files)
         .chain([program.program.sha256])
         .collect();
-    match mapped.iter().find(|object| !known.contains(&object.sha256)) {
-        None => Ok(()),
-        Some(object) => Err(fault(format!(
-            "{}, SHA-256 {}, is mapped and not frozen",
-            object.name, object.sha256
-        ))),
+    let is_frozen = |mapped: &Mapped| known.contains(&mapped.object.sha256);
+    let strangers: Vec<Mapped> = mapped.into_iter().filter(|file| !is_frozen(file)).collect();
+    let Some((first, others)) = strangers.split_first() else {
+        return Ok(());
+    };
+    let Object { name, sha256 } = &first.object;
+    let mut reason = format!("{name}, SHA-256 {sha256}, is mapped and not frozen");
+    for (other, nor) in others
+        .iter()
+        .zip([", nor is "].into_iter().chain(repeat(", ")))
+    {
+        reason.push_str(nor);
+        reason.push_str(&other.object.name);
     }
+    let mut fault = fault(reason);
+    fault.unfrozen = strangers;
+    Err(fault)
 }

@@ -2,7 +2,7 @@
 
 use crate::freeze::FreezeError;
 use crate::marker::MarkerError;
-use crate::world::HostError;
+use crate::world::{HostError, Mapped};
 use packhouse_bag::{ReadError, WriteError, WriteNewError};
 use packhouse_base::Blame;
 use packhouse_base::digest::Digest;
@@ -19,6 +19,9 @@ pub struct Fault {
     pub stage: Stage,
     /// Why; never empty.
     pub reason: String,
+    /// Files that a program has mapped and that are not frozen, where that is why. They are told to
+    /// whoever started it, and no record has their paths.
+    pub unfrozen: Vec<Mapped>,
 }
 
 /// Why a command on a packet came to nothing, or not to its end.
@@ -141,7 +144,11 @@ impl Fault {
             reason = "no reason was told".to_owned();
         }
         cut(&mut reason, REASON_BYTES_MAX);
-        Self { stage, reason }
+        Self {
+            stage,
+            reason,
+            unfrozen: Vec::new(),
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! A registered packet with its documents, each with the bytes that go into the bag.
 
 use super::{Campaign, CampaignError, Fault};
-use crate::freeze::{self, Documents, FreezeError};
+use crate::freeze::{self, Documents, FreezeError, Held};
 use crate::packet::Packet;
 use crate::prereg::{Prereg, Program, Treatment};
 use crate::world::Launch;
@@ -9,6 +9,7 @@ use packhouse_base::digest::Digest;
 use packhouse_ledger::act::Act;
 use packhouse_ledger::state::PacketState;
 use packhouse_ledger::{Ledger, Stage};
+use std::sync::OnceLock;
 
 /// A packet, its lane and its preregistration. Whether they are what was registered is
 /// [`freeze::unchanged`]'s to say.
@@ -22,6 +23,8 @@ pub struct Frozen {
     pub packet_bytes: Vec<u8>,
     /// Preregistration and lane.
     pub documents: Documents,
+    /// Which files its frozen ones were when they were first measured.
+    pub(super) held: OnceLock<Held>,
 }
 
 impl Frozen {
@@ -53,6 +56,7 @@ impl Frozen {
             packet: document,
             packet_bytes,
             documents: freeze::documents(campaign.lab, experiment)?,
+            held: OnceLock::new(),
         })
     }
 

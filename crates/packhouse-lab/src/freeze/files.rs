@@ -35,6 +35,16 @@ pub(super) fn stat(root: &Dir, path: &str) -> Result<Stat, FsError> {
     dir.stat_entry(name)
 }
 
+/// Refuses a path that leads over a link: what it means is decided elsewhere. One that is not there
+/// is not this one's to tell.
+pub(super) fn no_link(root: &Dir, path: &str) -> Result<(), FreezeError> {
+    match stat(root, path) {
+        Ok(stat) if stat.kind == FileKind::Symlink => Err(not_file(path, "a symlink")),
+        Err(error) if error.kind == FsErrorKind::Symlink => Err(not_file(path, "below a symlink")),
+        Ok(_) | Err(_) => Ok(()),
+    }
+}
+
 /// Opens a folder by its path below a folder.
 pub(super) fn open_folder(root: &Dir, path: &str) -> Result<Dir, FreezeError> {
     let mut dir = root.clone();

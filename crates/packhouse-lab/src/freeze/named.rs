@@ -3,6 +3,7 @@
 //!
 //! Specified in `docs/format/lab.md`, section 4.
 
+use super::held::is_in;
 use super::{FreezeError, files};
 use crate::packet::{CANDIDATE, CONTROL};
 use crate::prereg::{LAB_WORD, Prereg, Program};
@@ -27,6 +28,8 @@ pub struct Unfrozen {
 pub enum NotFrozen {
     /// It is there, and the preregistration does not list it.
     Listed,
+    /// It is there, and below a `[[commit]]` path alone.
+    Committed,
     /// It is not there, and could be at the run.
     Absent,
     /// It is the lab's folder itself, or leads out of a folder by `..`.
@@ -44,6 +47,9 @@ impl fmt::Display for Unfrozen {
         write!(f, "{path}: {word} of the {program} names it, and ")?;
         f.write_str(match why {
             NotFrozen::Listed => "it is not frozen",
+            NotFrozen::Committed => {
+                "only a commit has it, which holds nothing of what Git ignores or filters: freeze it"
+            }
             NotFrozen::Absent => "it is neither there nor below a frozen folder",
             NotFrozen::Outside => "the lab as a whole, and what is around it, can't be frozen",
         })
@@ -54,6 +60,8 @@ impl fmt::Display for Unfrozen {
 pub(super) fn all(root: &Dir, prereg: &Prereg) -> Result<(), FreezeError> {
     let control = prereg.control.iter().map(|program| (CONTROL, program));
     let mut unfrozen: Vec<Unfrozen> = Vec::new();
+    let names = root.list()?;
+    let names: Vec<&str> = names.iter().filter_map(|name| name.to_str()).collect();
     for (role, program) in control.chain([(CANDIDATE, &prereg.candidate)]) {
         if *program == Program::null() {
             continue;
@@ -63,7 +71,10 @@ pub(super) fn all(root: &Dir, prereg: &Prereg) -> Result<(), FreezeError> {
         let variables = program.environment.iter();
         let variables = variables.map(|(name, word)| (format!("variable {name}"), word));
         for (place, word) in arguments.chain(variables) {
-            for (path, why) in of_word(root, prereg, word)? {
+            let of_word = of_word(root, prereg, &names, word)?;
+            let of_entry = place.ends_with("PATH") && word.split(':').any(str::is_empty);
+            let of_entry = of_entry.then(|| ("an empty entry".to_owned(), NotFrozen::Outside));
+            for (path, why) in of_word.into_iter().chain(of_entry) {
                 unfrozen.push(Unfrozen {
                     path,
                     program: role,
@@ -82,35 +93,85 @@ pub(super) fn all(root: &Dir, prereg: &Prereg) -> Result<(), FreezeError> {
     }
 }
 
-/// The paths that a word names and that are not frozen.
+/// The paths that a word names and that are not frozen. `names` are the lab's own entries.
 fn of_word(
     root: &Dir,
     prereg: &Prereg,
+    names: &[&str],
     word: &str,
 ) -> Result<Vec<(String, NotFrozen)>, FreezeError> {
-    let mut found = Vec::new();
+    let mut found: Vec<(String, NotFrozen)> = Vec::new();
     // What follows the lab's folder is a path of the lab, there or not.
     let mut parts = word.split(LAB_WORD);
-    let mut others = pieces(parts.next().unwrap_or_default());
+    let first = parts.next().unwrap_or_default();
+    let mut others = pieces(first);
+    others.extend(any_pieces(names, first, 0));
     for rest in parts {
         found.extend(below_lab(root, prereg, rest)?);
         others.extend(rest.split(SEPARATORS).skip(1));
+        let end = rest.find(is_cut).unwrap_or(rest.len());
+        others.extend(any_pieces(names, rest, end));
     }
     // The rest may be one, as a program's working folder is the lab's.
     for piece in others {
         let is_outside = piece.split('/').any(|part| part == "..");
-        match plain(piece) {
+        let named = match plain(piece) {
             None if is_outside || piece.starts_with('.') => {
-                found.push((piece.to_owned(), NotFrozen::Outside));
+                Some((piece.to_owned(), NotFrozen::Outside))
             }
             Some(path) if !is_frozen(prereg, &path) && is_path_there(root, &path)? => {
-                found.push((path, NotFrozen::Listed));
+                let why = there(prereg, &path);
+                Some((path, why))
             }
-            Some(_) | None => {}
-        }
+            Some(_) | None => None,
+        };
+        found.extend(named.filter(|named| !found.contains(named)));
     }
-    found.dedup();
     Ok(found)
+}
+
+/// Parts of a word that begin with an entry of the lab or lead out of it, and stand between any two
+/// bytes that few paths have: `@FILE`, `<FILE`, `(FILE)`, `FILE#1` and `-XFILE` name a file too. A
+/// part that ends before `from` is none.
+fn any_pieces<'w>(names: &[&str], word: &'w str, from: usize) -> Vec<&'w str> {
+    let cuts = word.char_indices().filter(|(_, byte)| is_cut(*byte));
+    let cuts: Vec<(usize, char)> = cuts.filter(|(at, _)| *at >= from).collect();
+    let mut starts: Vec<usize> = cuts.iter().map(|(at, cut)| at + cut.len_utf8()).collect();
+    if from == 0 {
+        starts.push(0);
+    }
+    let is_option = |start: &&usize| {
+        let mut letters = word[**start..].chars();
+        letters.next() == Some('-') && letters.next().is_some_and(|one| one.is_ascii_alphabetic())
+    };
+    let options: Vec<usize> = starts
+        .iter()
+        .filter(is_option)
+        .map(|start| start + 2)
+        .collect();
+    starts.extend(options);
+    let begins = |start: &usize| {
+        let rest = word[*start..].trim_start_matches(['.', '/']);
+        let is_up = word[*start..].starts_with("..");
+        is_up
+            || names
+                .iter()
+                .any(|name| word[*start..].starts_with(name) || rest.starts_with(name))
+    };
+    let ends = || cuts.iter().map(|(at, _)| *at).chain([word.len()]);
+    let starts = starts.into_iter().filter(begins);
+    let pieces = starts.flat_map(|start| {
+        let ends = ends().filter(move |end| *end > start);
+        ends.map(move |end| &word[start..end])
+    });
+    pieces
+        .filter(|piece| plain(piece).is_some() || piece.starts_with(".."))
+        .collect()
+}
+
+/// Whether a path in a word rarely goes on over a character.
+fn is_cut(character: char) -> bool {
+    !(character.is_ascii_alphanumeric() || matches!(character, '.' | '_' | '-' | '/'))
 }
 
 /// What follows `${lab}` in a word: every path that it can be read as.
@@ -135,7 +196,8 @@ fn below_lab(
         let is_there = is_path_there(root, &path)?;
         is_any_there |= is_there;
         if is_there && !is_frozen {
-            return Ok(Some((path, NotFrozen::Listed)));
+            let why = there(prereg, &path);
+            return Ok(Some((path, why)));
         }
         if !is_frozen && first.is_none() {
             first = Some(path);
@@ -165,14 +227,18 @@ fn pieces(word: &str) -> Vec<&str> {
 }
 
 fn is_frozen(prereg: &Prereg, path: &str) -> bool {
-    let is_below = |folder: &String| {
-        path.strip_prefix(folder.as_str())
-            .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-    };
     let programs = prereg.control.iter().chain([&prereg.candidate]);
     let mut programs = programs.map(|program| program.program.as_str());
     programs.any(|program| program.contains('/') && plain(program).as_deref() == Some(path))
-        || prereg.frozen.iter().chain(&prereg.commits).any(is_below)
+        || is_in(path, &prereg.frozen)
+}
+
+/// Why a path that is there is not frozen.
+fn there(prereg: &Prereg, path: &str) -> NotFrozen {
+    match is_in(path, &prereg.commits) {
+        true => NotFrozen::Committed,
+        false => NotFrozen::Listed,
+    }
 }
 
 /// Whether the lab has something under a path; a link on its way is something.

@@ -121,6 +121,9 @@ fn a_file_of_the_lab_that_a_program_is_told_of_is_frozen_or_refused() {
         let desk = Desk::new();
         desk.sim.replace("/home/user/lab/loose.py", b"l", 0o644);
         desk.sim.symlink("/home/user/lab/link", "models", 1000);
+        // Git ignores it, or filters what it compares of it.
+        desk.sim
+            .replace("/home/user/lab/source/ignored.py", b"i", 0o644);
         desk.edit(DATA, word);
         let error = frozen(&desk).expect_err("because it is not frozen");
         let named = "experiments/one/prereg.toml: ";
@@ -132,10 +135,12 @@ fn a_file_of_the_lab_that_a_program_is_told_of_is_frozen_or_refused() {
         "./modules//a.py",
         "${lab}/modules/not-there-yet",
         "${lab}/modules:${lab}/./models/m.bin",
-        "${lab}/source/ignored",
         "${lab}/bin/candidate",
         "loose.txt",
         "1..4",
+        "--loose.py",
+        "models-of-loose.pyc",
+        "@modules/a.py",
     ] {
         let desk = Desk::new();
         desk.edit(DATA, word);
@@ -161,6 +166,72 @@ fn a_file_of_the_lab_that_a_program_is_told_of_is_frozen_or_refused() {
         said[0].contains("loose.py: argument 1 of the candidate"),
         "{said:?}"
     );
+}
+
+/// An empty entry of a search path is the folder that a program works in: the lab's.
+#[test]
+fn no_search_path_has_an_empty_entry() {
+    const MODULES: &str = "MODULES = \"${lab}/modules\"";
+    for (variable, is_right) in [
+        (
+            "MODULES_PATH = \"${lab}/modules:${lab}/modules/deep\"",
+            true,
+        ),
+        ("MODULES = \":\"", true),
+        ("PYTHONPATH = \":\"", false),
+        ("PATH = \"\"", false),
+        ("LD_LIBRARY_PATH = \"${lab}/modules:\"", false),
+        (
+            "PYTHONPATH = \"${lab}/modules::${lab}/modules/deep\"",
+            false,
+        ),
+    ] {
+        let desk = Desk::new();
+        desk.edit(MODULES, variable);
+        let name = variable.split(' ').next().unwrap_or_default();
+        let said = format!("an empty entry: variable {name} of the candidate names it, and ");
+        match frozen(&desk) {
+            Ok(_) => assert!(is_right, "{variable}"),
+            Err(error) => assert!(!is_right && error.contains(&said), "{variable}: {error}"),
+        }
+    }
+}
+
+/// A frozen module was another one while it was imported, and the frozen one at both measures.
+#[test]
+fn a_frozen_file_that_was_touched_and_put_back_is_named() {
+    const FILE: &str = "/home/user/lab/modules/deep/b.py";
+    let touched = |touch: fn(&Desk)| {
+        let desk = Desk::new();
+        let packet = frozen(&desk).expect("because all is there");
+        desk.with(|lab| {
+            let prereg = freeze::documents(lab, "one")
+                .expect("because they are")
+                .prereg;
+            let held = || freeze::held(lab, &packet, &prereg).expect("because all is there");
+            let before = held();
+            desk.clock.advance_ns(1_000_000);
+            touch(&desk);
+            assert_eq!(changed(&desk, &packet), Vec::<String>::new());
+            let touched = before.touched(&held()).into_iter();
+            touched.map(|one| one.what).collect::<Vec<String>>()
+        })
+    };
+    let said = |path: &str| format!("{path}, touched since it was measured");
+    assert_eq!(touched(|_| ()), Vec::<String>::new());
+    let again = touched(|desk| {
+        desk.sim.replace(FILE, b"other", 0o600);
+        desk.sim.replace(FILE, b"b", 0o600);
+    });
+    assert!(again.contains(&said("modules/deep/b.py")), "{again:?}");
+    // A file that came and went may have been found in the place of a frozen one.
+    let shadow = touched(|desk| {
+        let folder = desk.dir("/home/user/lab/modules/deep");
+        let made = folder.create_new("b.so", 0o600).map(|_| ());
+        let gone = made.and_then(|()| folder.unlink("b.so"));
+        gone.expect("because the folder is ours");
+    });
+    assert_eq!(shadow, [said("modules/deep")]);
 }
 
 /// A word, and what is told of it.
@@ -203,6 +274,53 @@ const UNFROZEN: &[(&str, &str)] = &[
         "modules/../loose.py",
         "modules/../loose.py: argument 1 of the candidate names it, and the lab as a whole, and \
          what is around it, can't be frozen",
+    ),
+    (
+        "@loose.py",
+        "loose.py: argument 1 of the candidate names it, and it is not frozen",
+    ),
+    (
+        "<loose.py",
+        "loose.py: argument 1 of the candidate names it, and it is not frozen",
+    ),
+    (
+        "(loose.py)",
+        "loose.py: argument 1 of the candidate names it, and it is not frozen",
+    ),
+    (
+        "loose.py#1",
+        "loose.py: argument 1 of the candidate names it, and it is not frozen",
+    ),
+    (
+        "-Wloose.py",
+        "loose.py: argument 1 of the candidate names it, and it is not frozen",
+    ),
+    (
+        "-X -Iloose.py",
+        "loose.py: argument 1 of the candidate names it, and it is not frozen",
+    ),
+    (
+        "loose.py?",
+        "loose.py: argument 1 of the candidate names it, and it is not frozen",
+    ),
+    (
+        "a\\\\loose.py`",
+        "loose.py: argument 1 of the candidate names it, and it is not frozen",
+    ),
+    (
+        "@../loose.py",
+        "../loose.py: argument 1 of the candidate names it, and the lab as a whole, and what is \
+         around it, can't be frozen",
+    ),
+    (
+        "${lab}/source/ignored.py",
+        "source/ignored.py: argument 1 of the candidate names it, and only a commit has it, which \
+         holds nothing of what Git ignores or filters: freeze it",
+    ),
+    (
+        "source/ignored.py",
+        "source/ignored.py: argument 1 of the candidate names it, and only a commit has it, which \
+         holds nothing of what Git ignores or filters: freeze it",
     ),
 ];
 
@@ -346,6 +464,14 @@ const REFUSED: &[(&str, Edit)] = &[
     }),
     ("models/m.bin/x: is below what is no folder", |desk| {
         desk.edit("models/m.bin", "models/m.bin/x");
+    }),
+    ("bin/candidate: is a symlink", |desk| {
+        desk.sim
+            .symlink("/home/user/lab/bin/candidate", "/usr/bin/true", 1000);
+    }),
+    ("bin/candidate: is below a symlink", |desk| {
+        desk.sim.remove("/home/user/lab/bin");
+        desk.sim.symlink("/home/user/lab/bin", "models", 1000);
     }),
     ("bin: the folder is empty", |desk| {
         desk.edit("models/m.bin", "bin")
