@@ -85,7 +85,7 @@ pub(crate) fn judge_read(
         gates,
         rows: found.rows,
         timing: found.timing,
-        says: says(is_rehearsal, is_aborted),
+        says: says(reading, is_rehearsal, is_aborted),
     };
     Judgement { analysis, failures }
 }
@@ -171,7 +171,10 @@ impl Found {
         recipes: &Recipes,
     ) -> Vec<Measure> {
         let judged = match (&reading.prereg, &reading.run) {
-            (Some(prereg), Some(run)) => self.judged(reading, prereg, run.nonce, legs, recipes),
+            (Some(prereg), Some(run)) => {
+                let source = reading.source().unwrap_or(run.nonce);
+                self.judged(reading, prereg, (run.nonce, source), legs, recipes)
+            }
             (Some(_) | None, Some(_) | None) => Vec::new(),
         };
         let demands_all = reading.status() != Status::Aborted;
@@ -224,7 +227,7 @@ impl Found {
         &mut self,
         reading: &'a Reading,
         prereg: &'a Prereg,
-        nonce: Digest,
+        (nonce, source): (Digest, Digest),
         legs: &'a [ReadLeg<'a>],
         recipes: &'a Recipes,
     ) -> Vec<(u64, Judged<'a>)> {
@@ -234,6 +237,7 @@ impl Found {
                 plan: leg.plan,
                 path: &leg.path,
                 nonce,
+                source,
                 recipes,
                 demands_all: reading.status() != Status::Aborted,
             };
@@ -261,7 +265,7 @@ impl Found {
                     path: &leg.path,
                     treatment: *treatment,
                     payload: &reading.payload,
-                    nonce,
+                    source,
                     recipes,
                 };
                 let rows = &mut self.rows;
@@ -409,11 +413,26 @@ fn verdict(gates: &[Gate], is_aborted: bool) -> Verdict {
     }
 }
 
+/// What is said of drawn inputs: those of a marker without a salt came from the nonce.
+fn drawn_says(reading: &Reading) -> &'static str {
+    let marker = reading.marker.as_ref();
+    let salt = marker.and_then(|marker| marker.salt);
+    let is_first = marker.is_some() && salt.is_none();
+    let has_drawn = !reading.payload.below("drawn").files().is_empty();
+    match (has_drawn || is_first, salt) {
+        (false, _) => SAYS_NONE_DRAWN,
+        (true, Some(_)) => SAYS_DRAWN_SALT,
+        (true, None) => SAYS_DRAWN_NONCE,
+    }
+}
+
 /// What a bag alone can't prove.
-fn says(is_rehearsal: bool, is_aborted: bool) -> Vec<String> {
-    let always = SAYS.into_iter();
+fn says(reading: &Reading, is_rehearsal: bool, is_aborted: bool) -> Vec<String> {
+    let mut always = SAYS.to_vec();
+    always.insert(3, drawn_says(reading));
     let rehearsal = is_rehearsal.then_some(SAYS_REHEARSAL);
     let aborted = is_aborted.then_some(SAYS_ABORTED);
+    let always = always.into_iter();
     always
         .chain(rehearsal)
         .chain(aborted)
@@ -437,16 +456,20 @@ fn in_ns(seconds: u64) -> u64 {
 }
 
 const NOTHING: Digest = Digest::from_bytes([0; 32]);
-const SAYS: [&str; 5] = [
+const SAYS: [&str; 4] = [
     "when the preregistration was written: the ledger's chain and its copies elsewhere say that",
     "that no other run was made: the marker and the ledger's nonce say that, on the hosts that \
      share them",
     "addresses, witnesses, capture state, warnings, denials, poison and timed nanoseconds are \
      attested by the program",
-    "drawn inputs follow from the nonce by the fixture's recipe, which a reader without the \
-     recipes can't repeat",
     "mapped files are those of a program and of what it had started when it was looked at: a \
      process that came and went between is not seen",
 ];
+const SAYS_DRAWN_NONCE: &str = "drawn inputs follow from the nonce by the fixture's recipe, which \
+                                a reader without the recipes can't repeat";
+const SAYS_DRAWN_SALT: &str = "drawn inputs follow from the marker's salt by the fixture's recipe, \
+                               which a reader without the recipes can't repeat";
+const SAYS_NONE_DRAWN: &str = "no input was drawn: a program that has the published answers and \
+                               computes nothing would pass";
 const SAYS_REHEARSAL: &str = "this was a rehearsal: a null program played the candidate";
 const SAYS_ABORTED: &str = "the run did not end by itself: nothing after its end was judged";

@@ -4,6 +4,7 @@
 //! - a marker is whole or not there: it is written under another name, synced, and renamed to a
 //!   name that must be free; then the folder is synced and the marker read back;
 //! - whatever has a marker's name means consumed, however damaged;
+//! - what inputs are drawn from is random, and nobody has it before the packet is consumed;
 //! - it is only believed where the file system is known to keep what was synced.
 //!
 //! Never: removes or replaces a marker. Specified in `docs/format/lab.md`, section 5.
@@ -30,6 +31,9 @@ pub struct Marker {
     pub lab: Digest,
     /// Kind of the file system that holds it.
     pub file_system: String,
+    /// Random, drawn when it was taken: the seeds of drawn inputs follow from it. `None` in one of
+    /// the first schema, whose seeds follow from the nonce.
+    pub salt: Option<Digest>,
 }
 
 /// The folder of a user's markers, held open.
@@ -85,25 +89,51 @@ pub enum MarkerError {
         /// The marker.
         path: PathBuf,
     },
+    /// The folder's id is none: nobody could tell this folder from another.
+    #[error("{}: holds no id of a folder of markers: {why}", path.display())]
+    NoId {
+        /// The file.
+        path: PathBuf,
+        /// Why it holds none.
+        why: String,
+    },
+    /// The state folder is the lab's or below it: whoever puts an older copy of the lab back would
+    /// put back an older folder of markers with it.
+    #[error("{}: is in the lab {}: markers must lie outside it", path.display(), lab.display())]
+    InLab {
+        /// The state folder.
+        path: PathBuf,
+        /// The lab.
+        lab: PathBuf,
+    },
     /// Reading or writing failed.
     #[error(transparent)]
     Fs(#[from] FsError),
 }
 
 /// The schema of markers.
-pub const MARKER_SCHEMA: &str = "packhouse/marker/1";
+pub const MARKER_SCHEMA: &str = "packhouse/marker/2";
+/// The schema of markers without a salt.
+pub const MARKER_SCHEMA_1: &str = "packhouse/marker/1";
+/// The schema of the id of a folder of markers.
+pub const MARKERS_SCHEMA: &str = "packhouse/markers/1";
 
 impl Marker {
     /// Renders in canonical JSON.
     pub fn render(&self) -> Vec<u8> {
-        canonical::render(&json!({
+        let mut fields = json!({
             "file_system": self.file_system,
             "lab": self.lab.to_string(),
             "ledger": self.ledger.to_string(),
             "nonce": self.nonce.to_string(),
             "packet": self.packet.to_string(),
-            "schema": MARKER_SCHEMA,
-        }))
+            "schema": MARKER_SCHEMA_1,
+        });
+        if let Some(salt) = self.salt {
+            fields["schema"] = MARKER_SCHEMA.into();
+            fields["salt"] = salt.to_string().into();
+        }
+        canonical::render(&fields)
     }
 
     /// Parses canonical JSON.
@@ -111,7 +141,11 @@ impl Marker {
     /// # Errors
     /// On anything that `render` would not have written for a file system that markers may be on.
     pub fn parse(bytes: &[u8]) -> Result<Self, DocumentError> {
-        let mut fields = Fields::parse_json(bytes, MARKER_SCHEMA)?;
+        let of_first = |bytes| Fields::parse_json(bytes, MARKER_SCHEMA_1).ok();
+        let (mut fields, has_salt) = match of_first(bytes) {
+            Some(fields) => (fields, false),
+            None => (Fields::parse_json(bytes, MARKER_SCHEMA)?, true),
+        };
         let marker = Self {
             packet: fields.digest("packet")?,
             nonce: fields.digest("nonce")?,
@@ -120,6 +154,10 @@ impl Marker {
             file_system: fields.word("file_system", "a durable file system", |word| {
                 DURABLE.iter().any(|(_, durable)| *durable == word)
             })?,
+            salt: match has_salt {
+                true => Some(fields.digest("salt")?),
+                false => None,
+            },
         };
         fields.finish()?;
         Ok(marker)
@@ -172,6 +210,85 @@ impl Markers {
     /// The kind of its file system.
     pub fn file_system(&self) -> &'static str {
         self.file_system
+    }
+
+    /// Demands that a user's state folder is outside a lab, by the identity of each folder above
+    /// it.
+    ///
+    /// # Errors
+    /// When it is the lab's folder or below it, and when a folder above it can't be looked at.
+    pub fn outside(state: &Dir, lab: &Dir) -> Result<(), MarkerError> {
+        let identity = |dir: &Dir| dir.stat().map(|stat| (stat.device, stat.inode));
+        let (root, mut here, mut above) = (identity(lab)?, identity(state)?, state.parent()?);
+        loop {
+            if here == root {
+                return Err(MarkerError::InLab {
+                    path: state.path().to_path_buf(),
+                    lab: lab.path().to_path_buf(),
+                });
+            }
+            let next = identity(&above)?;
+            if next == here {
+                return Ok(());
+            }
+            here = next;
+            above = above.parent()?;
+        }
+    }
+
+    /// The folder's id, if it has one.
+    ///
+    /// # Errors
+    /// When what has its name is no id.
+    pub fn id(&self) -> Result<Option<Digest>, MarkerError> {
+        let no_id = |why: String| MarkerError::NoId {
+            path: self.dir.path().join(ID),
+            why,
+        };
+        let bytes = match self.dir.read_small(ID, MARKER_BYTES_MAX) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind == FsErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(no_id(error.kind.to_string())),
+        };
+        let read = || {
+            let mut fields = Fields::parse_json(&bytes, MARKERS_SCHEMA)?;
+            let id = fields.digest("id")?;
+            fields.finish().map(|()| id)
+        };
+        let id = read().map_err(|error: DocumentError| no_id(error.to_string()))?;
+        Ok(Some(id))
+    }
+
+    /// The folder's id. Made where it has none: random, whole, and durable before it is told.
+    ///
+    /// # Errors
+    /// As [`Self::id`], and when it can't be made.
+    pub fn identify(&self, fs: &dyn Fs) -> Result<Digest, MarkerError> {
+        if let Some(id) = self.id()? {
+            // Whoever made it may have been stopped before its name was durable.
+            self.dir.sync()?;
+            return Ok(id);
+        }
+        let mut random = [0; 32];
+        fs.random(&mut random)?;
+        let id = Digest::from_bytes(random);
+        let part = format!(".{ID}-{id}");
+        let file = self.dir.create_new(&part, 0o400)?;
+        let record = json!({ "id": id.to_string(), "schema": MARKERS_SCHEMA });
+        let placed = fill(&file, &canonical::render(&record))
+            .and_then(|()| self.dir.rename_new(&part, &self.dir, ID));
+        if let Err(error) = placed {
+            let _ = self.dir.unlink(&part);
+            // Another process may have been faster: then its id is the folder's.
+            if error.kind != FsErrorKind::Exists {
+                return Err(error.into());
+            }
+        }
+        self.dir.sync()?;
+        self.id()?.ok_or_else(|| MarkerError::NoId {
+            path: self.dir.path().join(ID),
+            why: "it is gone again".to_owned(),
+        })
     }
 
     /// What has the name of a packet's marker.
@@ -268,6 +385,7 @@ impl MarkerError {
     pub fn blame(&self) -> Blame {
         match self {
             Self::NotOurs { .. } | Self::FileSystem { .. } | Self::NotKept { .. } => Blame::Host,
+            Self::NoId { .. } | Self::InLab { .. } => Blame::Host,
             Self::Taken { .. } => Blame::Caller,
             Self::Fs(error) => error.blame(),
         }
@@ -317,6 +435,8 @@ fn name_of(packet: Digest) -> String {
     format!("{packet}.json")
 }
 
+/// The id of the folder of markers, in it.
+const ID: &str = "id.json";
 /// Below the user's state folder.
 const FOLDERS: [&str; 2] = ["lab", "markers"];
 const MARKER_BYTES_MAX: u64 = 4096;

@@ -34,11 +34,11 @@ impl Recipes {
     }
 
     /// The fixture of a repeat: the published one at 0, and where the family draws none; else
-    /// drawn from the nonce.
-    pub fn repeat(&self, id: &str, repeat: u64, nonce: Digest) -> Option<Arc<Made>> {
+    /// drawn from a source: a marker's salt, or the nonce where there is none.
+    pub fn repeat(&self, id: &str, repeat: u64, source: Digest) -> Option<Arc<Made>> {
         match repeat {
             0 => self.published(id),
-            repeat if draws(id) => self.made(id, Some(seed(nonce, id, repeat))),
+            repeat if draws(id) => self.made(id, Some(seed(source, id, repeat))),
             _ => self.published(id),
         }
     }
@@ -79,10 +79,10 @@ pub fn draws(id: &str) -> bool {
     families::find(id).is_some_and(|family| family.drawn.is_some())
 }
 
-/// The seed of a drawn fixture: nobody knows it before the nonce.
-pub fn seed(nonce: Digest, fixture: &str, repeat: u64) -> u64 {
+/// The seed of a drawn fixture: nobody knows it before its source is drawn.
+pub fn seed(source: Digest, fixture: &str, repeat: u64) -> u64 {
     let mut hasher = Hasher::default();
-    hasher.update(nonce.as_bytes());
+    hasher.update(source.as_bytes());
     hasher.update(fixture.as_bytes());
     hasher.update(&repeat.to_le_bytes());
     let first = hasher.finish().as_bytes().first_chunk().copied();

@@ -2,8 +2,9 @@
 //!
 //! Invariants:
 //! - no program is started, and no case is asked: a packet is run once, whatever became of it;
-//! - a nonce without a marker of its own is released, a marker is an abort, a closed bag is
-//!   finished;
+//! - a nonce without a marker of its own is released where that marker would be seen, and an abort
+//!   where it would not; a marker is an abort, a closed bag is finished;
+//! - what is told of a run that ended is what was seen of it: nobody saw why;
 //! - every step may be killed and done again.
 //!
 //! Specified in `docs/format/evidence.md`, section 6.
@@ -14,10 +15,11 @@ use crate::campaign::{
     closed_record, finish, own_analyzer, put_asked, standing, taken,
 };
 use crate::evidence::{Instants, LegRecord, LegStatus, RunLeg, RunRecord};
+use crate::marker::{Marker, Markers};
 use crate::prereg::Prereg;
 use crate::schedule::{LegPlan, schedule};
 use packhouse_bag::open::look;
-use packhouse_bag::{BagInfo, Found, OpenBag, Resumed, WriteError};
+use packhouse_bag::{BAG_DIR, BagInfo, DATA_DIR, Found, OPEN_DIR, OpenBag, Resumed, WriteError};
 use packhouse_base::digest::Digest;
 use packhouse_ledger::act::Consumed;
 use packhouse_ledger::state::Standing;
@@ -51,17 +53,21 @@ pub fn recover(
     let state = standing(writer.ledger(), packet)?.clone();
     let taken = taken(campaign, packet)?;
     let is_marked = taken.is_some();
-    let unmarked = unmarked(taken.as_ref(), writer.ledger(), packet);
+    let unmarked = unmarked(campaign, taken.as_ref(), writer.ledger(), packet)?;
     match (state.standing, unmarked) {
-        (Standing::Nonce, Some(reason)) => {
+        (Standing::Nonce, Some(Unmarked::Released(reason))) => {
             let fault = Fault::new(Stage::Marker, reason);
             crate::campaign::release(campaign, writer, packet, fault.clone())?;
             Ok(Recovered::Released(fault))
         }
-        (Standing::Nonce, None) | (Standing::Consumed, _) => {
+        (Standing::Nonce | Standing::Consumed, lost) => {
+            let fault = match lost {
+                Some(Unmarked::Lost(reason)) => Some(Fault::new(Stage::Marker, reason)),
+                Some(Unmarked::Released(_)) | None => None,
+            };
             // Before anything is written: `finish` would find it only when the bag is closed.
             own_analyzer(campaign, writer.ledger(), packet)?;
-            let sealed = aborted(campaign, writer, packet, None)?;
+            let sealed = aborted(campaign, writer, packet, fault)?;
             Ok(Recovered::Sealed(Box::new(sealed)))
         }
         (Standing::Closed, _) => {
@@ -86,15 +92,45 @@ pub fn recover(
     }
 }
 
-/// Why a nonce has no marker of its own, if it has none.
-pub(crate) fn unmarked(taken: Option<&Taken>, ledger: &Ledger, packet: Digest) -> Option<String> {
-    match taken {
-        None => Some("killed before the marker".to_owned()),
-        Some(taken) => taken.of_another(ledger, packet),
-    }
+/// A nonce that has no marker of its own here, and why.
+pub(crate) enum Unmarked {
+    /// Its marker would be here: it was not taken, and nothing was asked.
+    Released(String),
+    /// Its marker would be elsewhere: nobody can say here what became of the run.
+    Lost(String),
 }
 
-/// Seals a consumed packet from what is there. Without a fault it was killed.
+/// Whether an open nonce has no marker of its own, and what that comes to.
+pub(crate) fn unmarked(
+    campaign: &Campaign<'_>,
+    taken: Option<&Taken>,
+    ledger: &Ledger,
+    packet: Digest,
+) -> Result<Option<Unmarked>, CampaignError> {
+    let state = standing(ledger, packet)?;
+    if state.standing != Standing::Nonce {
+        return Ok(None);
+    }
+    let reason = match taken {
+        None => "it ended before its marker".to_owned(),
+        Some(taken) => match taken.of_another(ledger, packet) {
+            Some(reason) => reason,
+            None => return Ok(None),
+        },
+    };
+    let lost = match state.markers {
+        None => "its nonce names no folder of markers",
+        Some(named) if markers_id(campaign)? == Some(named) => {
+            return Ok(Some(Unmarked::Released(reason)));
+        }
+        Some(_) => "its nonce was taken with another folder of markers (another host, user, home)",
+    };
+    Ok(Some(Unmarked::Lost(format!(
+        "{lost}: whether its run began can't be seen from here"
+    ))))
+}
+
+/// Seals a consumed packet from what is there. Without a fault nobody saw why it ended.
 ///
 /// # Errors
 /// When something can't be read or written.
@@ -137,7 +173,7 @@ fn consume(
     let (Standing::Nonce, Some(nonce)) = (state.standing, state.nonce) else {
         return Ok(());
     };
-    let marker = Digest::of(&marker(campaign, packet)?);
+    let marker = Digest::of(&own_marker(campaign, writer.ledger(), packet)?.bytes);
     campaign.append(
         writer,
         Consumed {
@@ -148,10 +184,41 @@ fn consume(
     )
 }
 
-/// Bytes of the packet's marker, as far as it has any.
-fn marker(campaign: &Campaign<'_>, packet: Digest) -> Result<Vec<u8>, CampaignError> {
-    let taken = taken(campaign, packet)?;
-    Ok(taken.map_or_else(Vec::new, |taken| taken.bytes))
+/// The packet's marker, of this user or in its bag, as far as it has any that is this run's.
+fn own_marker(
+    campaign: &Campaign<'_>,
+    ledger: &Ledger,
+    packet: Digest,
+) -> Result<Taken, CampaignError> {
+    let is_own = |taken: &Taken| taken.of_another(ledger, packet).is_none();
+    let taken = taken(campaign, packet)?.filter(is_own);
+    let taken = taken.or_else(|| in_bag(campaign, packet).filter(is_own));
+    Ok(taken.unwrap_or_else(|| Taken {
+        bytes: Vec::new(),
+        marker: None,
+    }))
+}
+
+/// A packet's marker as its bag has it, open or closed, where it can be read.
+fn in_bag(campaign: &Campaign<'_>, packet: Digest) -> Option<Taken> {
+    let evidence = campaign.lab.root.open_dir(EVIDENCE).ok()?;
+    let home = evidence.open_dir(packet.to_string()).ok()?;
+    let bag = home.open_dir(BAG_DIR).or_else(|_| home.open_dir(OPEN_DIR));
+    let data = bag.and_then(|bag| bag.open_dir(DATA_DIR)).ok()?;
+    let bytes = data.read_small(MARKER, MARKER_BYTES_MAX).ok()?;
+    let marker = Marker::parse(&bytes).ok()?;
+    (marker.packet == packet).then_some(Taken {
+        bytes,
+        marker: Some(marker),
+    })
+}
+
+/// The id of this user's folder of markers, if it has one.
+fn markers_id(campaign: &Campaign<'_>) -> Result<Option<Digest>, CampaignError> {
+    match Markers::look(campaign.lab.fs, &campaign.lab.state)? {
+        Some(markers) => Ok(markers.id()?),
+        None => Ok(None),
+    }
 }
 
 /// Takes up the bag, and reads what says how far the run came. Its `run.json` is written anew.
@@ -190,7 +257,7 @@ fn close(
     fault: Option<Fault>,
 ) -> Result<(), CampaignError> {
     let ledger = writer.ledger();
-    let marker = marker(campaign, packet)?;
+    let Taken { bytes, marker } = own_marker(campaign, ledger, packet)?;
     if !bag.has(PREREG) {
         let frozen = Frozen::load(campaign, ledger, packet)?;
         for (path, bytes) in frozen.files() {
@@ -199,16 +266,17 @@ fn close(
             }
         }
     }
-    if !marker.is_empty() && !bag.has(MARKER) {
-        bag.put(MARKER, &marker)?;
+    if !bytes.is_empty() && !bag.has(MARKER) {
+        bag.put(MARKER, &bytes)?;
     }
     if !bag.has(AUTHORITY) {
         bag.put(AUTHORITY, &authority(ledger, packet))?;
     }
     let nonce = standing(ledger, packet)?.nonce;
     let nonce = nonce.unwrap_or(Digest::from_bytes([0; 32]));
-    put_asked(campaign, &mut bag, nonce, &left.asked)?;
-    let fault = fault.unwrap_or_else(|| killed(&left));
+    let source = marker.and_then(|marker| marker.salt).unwrap_or(nonce);
+    put_asked(campaign, &mut bag, source, &left.asked)?;
+    let fault = fault.unwrap_or_else(|| ended(&left));
     let started = left.run.as_ref().and_then(|run| same_boot(campaign, run));
     let run = ClosedRun {
         kind: Kind::Run,
@@ -248,14 +316,14 @@ fn legs(campaign: &Campaign<'_>, left: &Left) -> Vec<RunLeg> {
     legs.collect()
 }
 
-/// How far a killed run came.
-fn killed(left: &Left) -> Fault {
+/// How far a run came of which nobody told why it ended.
+fn ended(left: &Left) -> Fault {
     if left.run.is_some() {
-        return Fault::new(Stage::Closing, "killed while the bag was closed");
+        return Fault::new(Stage::Closing, "it ended while its bag was closed");
     }
     match left.legs.is_empty() {
-        true => Fault::new(Stage::Marker, "killed after the marker"),
-        false => Fault::new(Stage::Leg, "killed while programs were asked"),
+        true => Fault::new(Stage::Marker, "it ended after its marker"),
+        false => Fault::new(Stage::Leg, "it ended before its bag was closed"),
     }
 }
 
@@ -270,6 +338,7 @@ fn leg_number(path: &str) -> Option<u64> {
     number.parse().ok()
 }
 
+const MARKER_BYTES_MAX: u64 = 4096;
 const RUN: &str = "run.json";
 const PREREG: &str = "prereg.toml";
 const MARKER: &str = "marker.json";

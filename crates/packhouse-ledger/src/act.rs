@@ -173,6 +173,8 @@ acts! {
         packet: Digest as required,
         /// Random.
         nonce: Digest as required,
+        /// Id of the folder that the marker will be in; absent in older ledgers.
+        markers: Option<Digest> as optional,
     }
     /// An announced execution ended before the marker.
     Released = "released" {
@@ -269,6 +271,15 @@ acts! {
         text: String as words,
     }
 }
+
+/// Whether a release at a stage and for a reason says that the packet has another run's marker:
+/// then nothing can be done with it any more by who wrote that.
+pub fn is_spent(stage: Stage, reason: &str) -> bool {
+    stage == Stage::Marker && reason.starts_with(SPENT)
+}
+
+/// How the reason of a `released` begins whose packet has another run's marker.
+pub const SPENT: &str = "the packet is consumed by another run";
 
 impl Act {
     /// The packet that it is about.

@@ -128,6 +128,8 @@ pub struct PacketState {
     pub armed: Option<(u64, Armed)>,
     /// The open or used nonce.
     pub nonce: Option<Digest>,
+    /// Id of the folder that its marker will be in, where the nonce names one.
+    pub markers: Option<Digest>,
     /// SHA-256 of the marker, once consumed.
     pub marker: Option<Digest>,
     /// The closed bag.
@@ -321,6 +323,7 @@ impl State {
             words: BTreeMap::new(),
             armed: None,
             nonce: None,
+            markers: None,
             marker: None,
             bag: None,
             analyses: Vec::new(),
@@ -391,10 +394,12 @@ impl PacketState {
             }
             Act::Nonce(body) => {
                 self.nonce = Some(body.nonce);
+                self.markers = body.markers;
                 self.stand(index, Standing::Nonce);
             }
             Act::Released(_) => {
                 self.nonce = None;
+                self.markers = None;
                 self.stand(index, Standing::Armed);
             }
             Act::Consumed(body) => {

@@ -262,6 +262,14 @@ impl DirBackend for SimDir {
         }))
     }
 
+    fn parent(&self) -> Result<Arc<dyn DirBackend>, FsErrorKind> {
+        let machine = self.shared.machine();
+        machine.alive()?;
+        let shared = self.shared.clone();
+        let inode = machine.parent_of(self.inode);
+        Ok(Arc::new(SimDir { shared, inode }))
+    }
+
     fn make_dir(&self, name: &OsStr, mode: u32) -> Result<(), FsErrorKind> {
         let mut machine = self.shared.machine();
         machine.alive()?;

@@ -267,6 +267,16 @@ impl Machine {
             .ok_or(FsErrorKind::NotFound)
     }
 
+    /// The folder that has a folder; that of `/` is `/`.
+    pub(crate) fn parent_of(&self, inode: u64) -> u64 {
+        let has = |node: &Node| match &node.content {
+            Content::Dir(dir) => dir.live.values().any(|entry| *entry == inode),
+            Content::File(_) | Content::Link(_) => false,
+        };
+        let parent = self.nodes.iter().find(|(_, node)| has(node));
+        parent.map_or(ROOT_INODE, |(parent, _)| *parent)
+    }
+
     /// Changes entries of a folder that will become durable with its next sync.
     pub(crate) fn change_dir(
         &mut self,

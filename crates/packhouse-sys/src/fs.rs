@@ -59,6 +59,10 @@ pub trait DirBackend: Send + Sync {
     -> Result<Arc<dyn DirBackend>, FsErrorKind>;
     /// Opens this folder again for listing and sync.
     fn reopen(&self) -> Result<Arc<dyn DirBackend>, FsErrorKind>;
+    /// Opens the folder above this one, for look-up; that of `/` is `/`.
+    fn parent(&self) -> Result<Arc<dyn DirBackend>, FsErrorKind> {
+        Err(FsErrorKind::Unsupported)
+    }
     /// Makes a subfolder.
     fn make_dir(&self, name: &OsStr, mode: u32) -> Result<(), FsErrorKind>;
     /// Opens a file, for writing too when asked; never a symlink, never blocks on a pipe.
@@ -182,6 +186,16 @@ impl Dir {
             .reopen()
             .map_err(|kind| self.error(Operation::Open, kind))?;
         Ok(Dir::new(backend, self.path.clone()))
+    }
+
+    /// Opens the folder above this one, wherever that is now, for look-up; that of `/` is `/`.
+    pub fn parent(&self) -> Result<Dir, FsError> {
+        let path = self.path.join("..");
+        let backend = self
+            .backend
+            .parent()
+            .map_err(|kind| self.entry_error(Operation::Open, OsStr::new(".."), kind))?;
+        Ok(Dir::new(backend, path))
     }
 
     /// Makes a subfolder. Errors with `Exists` where the name is taken.

@@ -23,7 +23,7 @@ impl Body {
         self.texts.get(name).map_or("", String::as_str)
     }
 
-    /// Returns a count or an index.
+    /// Returns a count, an index, or the largest count of all devices.
     pub(crate) fn count(&self, name: &str) -> Option<u64> {
         self.counts.get(name).copied()
     }
@@ -105,7 +105,11 @@ impl Body {
             (Form::Devices, Json::Object(map)) => {
                 let is_device =
                     |(name, value): (&String, &Json)| !name.is_empty() && count(value, 0).is_some();
-                return map.iter().all(is_device).then_some(());
+                if !map.iter().all(is_device) {
+                    return None;
+                }
+                let largest = map.values().filter_map(|value| count(value, 0)).max();
+                self.counts.extend(largest.map(|largest| (name, largest)));
             }
             (
                 Form::Text(_)

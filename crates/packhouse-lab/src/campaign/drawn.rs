@@ -22,16 +22,16 @@ pub(crate) fn asked(exchange: &[u8]) -> BTreeSet<(String, u64)> {
     asked.collect()
 }
 
-/// Puts the fixtures that were asked and are not there.
+/// Puts the fixtures that were asked and are not there, drawn from the same source again.
 pub(crate) fn put_asked(
     campaign: &Campaign<'_>,
     bag: &mut OpenBag,
-    nonce: Digest,
+    source: Digest,
     asked: &BTreeSet<(String, u64)>,
 ) -> Result<(), WriteError> {
     for (fixture, repeat) in asked {
         let folder = fixture_folder(fixture, *repeat);
-        let made = campaign.recipes.repeat(fixture, *repeat, nonce);
+        let made = campaign.recipes.repeat(fixture, *repeat, source);
         if let Some(made) = made.filter(|_| !bag.has(&format!("{folder}/{TAG_MANIFEST_FILE}"))) {
             bag.put_folder(&folder, made.bag.files())?;
         }

@@ -16,7 +16,7 @@ use crate::recovery::aborted;
 use crate::schedule::{LegPlan, schedule};
 use packhouse_bag::{BagInfo, DATA_DIR, OPEN_DIR, OpenBag};
 use packhouse_base::digest::Digest;
-use packhouse_ledger::act::{Consumed, Nonce, Released};
+use packhouse_ledger::act::{Consumed, Nonce, Released, SPENT};
 use packhouse_ledger::state::Standing;
 use packhouse_ledger::{Ledger, Stage, Writer};
 use packhouse_sys::fs::Dir;
@@ -72,9 +72,17 @@ pub fn run(
     armed(writer.ledger(), frozen.digest)?;
     let markers = checks::before_run(campaign, writer.ledger(), frozen);
     let markers = markers.map_err(CampaignError::Refused)?;
+    let folder = markers.identify(campaign.lab.fs);
+    let folder =
+        folder.map_err(|error| CampaignError::Refused(Fault::new(Stage::FileSystem, error)))?;
     let nonce = campaign.nonce()?;
     let packet = frozen.digest;
-    campaign.append(writer, Nonce { packet, nonce })?;
+    let act = Nonce {
+        packet,
+        nonce,
+        markers: Some(folder),
+    };
+    campaign.append(writer, act)?;
     let opened = campaign
         .home(EVIDENCE, packet)
         .map_err(|error| Fault::new(Stage::FileSystem, error))
@@ -83,8 +91,9 @@ pub fn run(
         Ok(opened) => opened,
         Err(fault) => return released(campaign, writer, packet, fault),
     };
-    let marker = match checks::consume(campaign, writer.ledger(), &markers, (packet, nonce)) {
-        Ok(marker) => marker,
+    let (salt, marker) = match checks::consume(campaign, writer.ledger(), &markers, (packet, nonce))
+    {
+        Ok(taken) => taken,
         Err(error) => {
             let was_taken = matches!(error, MarkerError::Taken { .. });
             let fault = Fault::new(Stage::Marker, error);
@@ -94,7 +103,8 @@ pub fn run(
             };
             // Another run was faster, of another copy of the lab: this one consumed nothing.
             let other = taken.of_another(writer.ledger(), packet);
-            if let Some(reason) = other.or_else(|| was_taken.then(|| fault.reason.clone())) {
+            let damaged = || was_taken.then(|| format!("{SPENT}: {}", fault.reason));
+            if let Some(reason) = other.or_else(damaged) {
                 let fault = Fault::new(Stage::Marker, reason);
                 return released(campaign, writer, packet, fault);
             }
@@ -116,7 +126,7 @@ pub fn run(
     let ran = execute(
         campaign,
         frozen,
-        nonce,
+        (nonce, salt),
         Kind::Run,
         opened,
         &[("marker.json", &marker), ("authority.jsonl", &lines)],
@@ -155,6 +165,8 @@ pub(super) fn open(
         frozen,
         recorder: &recorder,
         nonce,
+        // Nothing is drawn before the marker.
+        source: nonce,
         is_rehearsal: kind == Kind::Rehearsal,
         deadline_ns,
         legs: legs.len(),
@@ -175,11 +187,12 @@ pub(super) fn open(
     })
 }
 
-/// Asks all cases of all legs.
+/// Asks all cases of all legs. Inputs are drawn from `source`: the marker's salt, and of a rehearsal
+/// the nonce, which is in no ledger.
 pub(super) fn execute(
     campaign: &Campaign<'_>,
     frozen: &Frozen,
-    nonce: Digest,
+    (nonce, source): (Digest, Digest),
     kind: Kind,
     opened: Opened,
     files: &[(&str, &[u8])],
@@ -202,6 +215,7 @@ pub(super) fn execute(
         frozen,
         recorder: &recorder,
         nonce,
+        source,
         is_rehearsal: kind == Kind::Rehearsal,
         deadline_ns,
         legs: legs.len(),

@@ -85,6 +85,12 @@ impl fmt::Display for Failure {
 const WORDS_MAX: usize = 500;
 
 impl Reading {
+    /// What its inputs were drawn from: the marker's salt, else the nonce of the run.
+    pub fn source(&self) -> Option<Digest> {
+        let salt = self.marker.as_ref().and_then(|marker| marker.salt);
+        salt.or_else(|| self.run.as_ref().map(|run| run.nonce))
+    }
+
     /// Reads the payload of a bag.
     pub fn of(bag: &Contents) -> Self {
         let payload = bag.payload();
@@ -314,7 +320,7 @@ fn document_code(error: &DocumentError) -> &'static str {
         | DocumentError::NotText { .. }
         | DocumentError::Syntax { .. } => "record.not-canonical",
         DocumentError::Absent { .. } => "record.missing-field",
-        DocumentError::Unknown { .. } => "record.unknown-field",
+        DocumentError::Unknown(_) => "record.unknown-field",
         DocumentError::Wrong { .. } | DocumentError::Twice { .. } | DocumentError::Rule { .. } => {
             "record.type"
         }

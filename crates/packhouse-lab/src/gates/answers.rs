@@ -32,8 +32,8 @@ pub(crate) struct Judging<'a> {
     pub(crate) treatment: Treatment,
     /// The payload.
     pub(crate) payload: &'a Contents,
-    /// The nonce.
-    pub(crate) nonce: Digest,
+    /// What inputs were drawn from.
+    pub(crate) source: Digest,
     /// Where fixtures come from.
     pub(crate) recipes: &'a Recipes,
 }
@@ -179,7 +179,7 @@ impl<'a> Judging<'a> {
         let planned = case.planned;
         let made = self
             .recipes
-            .repeat(&planned.fixture, planned.repeat, self.nonce);
+            .repeat(&planned.fixture, planned.repeat, self.source);
         let Some(made) = made else {
             return;
         };

@@ -21,6 +21,7 @@ pub(crate) fn authority(reading: &Reading, failures: &mut Vec<Failure>) {
     if reading.kind() == Kind::Run {
         armed(reading, failures);
         rehearsed(reading, failures);
+        noise(reading, failures);
         nonce(reading, failures);
         boot(reading, failures);
     }
@@ -208,6 +209,28 @@ fn rehearsed(reading: &Reading, failures: &mut Vec<Failure>) {
                 "no fresh rehearsal for {} ({age_ns} ns later)",
                 act.act.kind()
             );
+            let path = path_of_authority(line);
+            failures.push(Failure::new("authority.state", path, words));
+        }
+    }
+}
+
+/// No rehearsal of the packet, whatever came of it, told a saving from none only above what the
+/// timing gate asks for.
+fn noise(reading: &Reading, failures: &mut Vec<Failure>) {
+    let timing = reading.prereg.as_ref().and_then(|own| own.timing.as_ref());
+    let Some(asked) = timing.map(|timing| timing.minimum_median_saving_ns) else {
+        return;
+    };
+    for (line, entry) in entries(reading).enumerate() {
+        let least = match &entry.act {
+            Act::Rehearsed(act) if act.packet == reading.packet_digest => {
+                act.detectable_ns.iter().flatten().map(|(_, ns)| *ns).max()
+            }
+            _ => None,
+        };
+        if let Some(least) = least.filter(|least| *least > asked) {
+            let words = format!("told savings from {least} ns on, the gate asks for {asked} ns");
             let path = path_of_authority(line);
             failures.push(Failure::new("authority.state", path, words));
         }

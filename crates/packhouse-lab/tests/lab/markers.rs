@@ -19,6 +19,7 @@ fn marker(nonce: &str) -> Marker {
         ledger: Digest::of(b"ledger"),
         lab: Digest::of(b"lab"),
         file_system: "ext4".to_owned(),
+        salt: Some(Digest::of(b"salt")),
     }
 }
 
@@ -74,7 +75,7 @@ fn whatever_has_its_name_is_a_consumed_packet() {
     };
     let spaced = [b" ".as_slice(), &marker("one").render()].concat();
     let torn = &marker("one").render()[..50];
-    let unknown = json!({"schema": "packhouse/marker/2"});
+    let unknown = json!({"schema": "packhouse/marker/3"});
     for bytes in [
         b"".as_slice(),
         torn,

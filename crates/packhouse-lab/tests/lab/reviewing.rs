@@ -7,7 +7,7 @@ use packhouse_lab::marker::{Marker, Markers};
 use packhouse_lab::register::RegisterError;
 use packhouse_lab::rehearsal::{Now, Stale, fresh};
 use packhouse_lab::review::{self, ArmError, ReviewError};
-use packhouse_ledger::act::{Armed, Consumed, Nonce, Reviewed};
+use packhouse_ledger::act::{Armed, Consumed, Nonce, Rehearsed, Reviewed};
 use packhouse_ledger::{Review, Writer};
 use packhouse_sys::stat::FsKind;
 
@@ -250,6 +250,44 @@ fn a_rejection_stands_until_the_same_reviewer_approves() {
     assert_eq!(armed.reviews.len(), 3);
 }
 
+/// A packet was rehearsed six times with nothing changed: five told a saving from none only far above
+/// what its gate asked for, the sixth was quiet, and it was armed on that one alone.
+#[test]
+fn every_rehearsal_of_a_packet_counts_for_its_noise_and_not_the_quietest_one() {
+    let rehearsed = |told: &[(bool, u64)]| {
+        let (desk, mut writer, packet) = Desk::registered();
+        for (green, ns) in told {
+            let detectable_ns = Some([("cpu".to_owned(), *ns)].into());
+            desk.enter(
+                &mut writer,
+                Rehearsed {
+                    detectable_ns,
+                    ..desk.rehearsal(packet, *green)
+                },
+            );
+        }
+        for reviewer in ["ann", "bob"] {
+            let word = says(&desk, &mut writer, packet, reviewer, Review::Approve);
+            word.expect("because the newest is green");
+        }
+        let first = writer.ledger().state().packets()[&packet].rehearsals[0];
+        (arm(&desk, &writer, packet), first)
+    };
+    let (quiet, _) = rehearsed(&[(false, 1_000), (true, 19)]);
+    quiet.expect("because the gate asks for no less");
+    let (loud, first) = rehearsed(&[(false, 1_001), (false, 900), (true, 19)]);
+    let error = loud.expect_err("because the first was as loud as the gate");
+    assert_eq!(
+        error.to_string(),
+        format!(
+            "cpu: minimum_median_saving_ns is 1000, and its rehearsal of entry {first} tells a \
+             saving from none only from 1001 ns on: every rehearsal of a packet counts, and \
+             another number is another experiment"
+        )
+    );
+    assert_eq!(error.blame(), packhouse_base::Blame::Caller);
+}
+
 #[test]
 fn nothing_is_armed_that_is_not_what_was_frozen() {
     let (desk, writer, packet) = reviewed();
@@ -294,6 +332,7 @@ fn nothing_is_armed_that_could_not_be_consumed_or_was() {
         ledger: writer.ledger().head(),
         lab: writer.ledger().state().id(),
         file_system: "ext4".to_owned(),
+        salt: None,
     };
     let markers = Markers::open(&desk.sim, &desk.dir("/home/user/state"));
     let markers = markers.expect("because it can be made");
@@ -312,7 +351,13 @@ fn nothing_is_armed_that_could_not_be_consumed_or_was() {
     let armed = arm(&desk, &writer, packet).expect("because nothing stands against it");
     desk.enter(&mut writer, armed);
     let nonce = Digest::of(b"nonce");
-    desk.enter(&mut writer, Nonce { packet, nonce });
+    let markers = None;
+    let opened = Nonce {
+        packet,
+        nonce,
+        markers,
+    };
+    desk.enter(&mut writer, opened);
     let marker = Digest::of(b"marker");
     desk.enter(
         &mut writer,

@@ -13,6 +13,7 @@ fn optional(kind: &str) -> &'static [(&'static str, Option<&'static str>)] {
     match kind {
         "lane" => &[("document", RULE), ("until", RULE)],
         "rehearsed" => &[("detectable_ns", None), ("bag", RULE), ("analysis", RULE)],
+        "nonce" => &[("markers", None)],
         "note" => &[("lane", None)],
         _ => &[],
     }

@@ -221,6 +221,7 @@ pub(crate) fn nonce(n: u8, value: u8) -> Nonce {
     Nonce {
         packet: digest(n),
         nonce: digest(value),
+        markers: Some(digest(0xa0)),
     }
 }
 
@@ -229,7 +230,7 @@ pub(crate) fn released(n: u8, value: u8) -> Released {
         packet: digest(n),
         nonce: digest(value),
         stage: Stage::Marker,
-        reason: "killed before the marker".to_owned(),
+        reason: "it ended before its marker".to_owned(),
     }
 }
 
