@@ -200,7 +200,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Appends an act and makes it durable. Errors with `Refused` where the act is malformed or
+    /// Appends an act, makes it durable, and notes it as seen where that can be. Errors with `Refused` where the act is malformed or
     /// contradicts, before anything is written; with `Moved` where somebody changed the file; with
     /// `Resting` where the lock was given back; and where it can't be written, after which nothing
     /// more can.
@@ -223,6 +223,8 @@ impl Writer {
         self.ledger.push(&line, next);
         self.is_as_read()?;
         self.is_poisoned = false;
+        // What a kill leaves is known too. Why it can't be noted is told by whoever asks at the end.
+        let _ = self.remember();
         let entry = self.ledger.entries().last();
         Ok(entry.expect("because an entry was pushed"))
     }
@@ -237,7 +239,8 @@ impl Writer {
         self.cut_bytes
     }
 
-    /// Notes the present head as seen. A command does so when it is done; the next reading would.
+    /// Notes the present head as seen. Each append does so too; a command asks again when it is
+    /// done, and says why it can't be noted.
     pub fn remember(&self) -> Result<(), WriterError> {
         match &self.heads {
             Some(heads) => Ok(heads.admit(&self.ledger)?),

@@ -1,12 +1,14 @@
 //! What a run writes into its bag while it goes on: documents, fixtures, exchanges, outputs.
 //!
 //! Invariants:
-//! - an output's bytes are in the bag before the line that names them;
-//! - after each case all of it is durable;
+//! - an output's bytes are in the bag before the line that names them, but for the control's: those
+//!   are in no file while a program could copy them, as drawn fixtures are;
+//! - after each case all else is durable;
 //! - after a write that failed nothing is written any more, and the session is told to end.
 
 use super::Fault;
 use crate::evidence::LegRecord;
+use crate::prereg::Treatment;
 use crate::recipes::Made;
 use crate::sessions::Gone;
 use packhouse_bag::{BagInfo, OpenBag, TAG_MANIFEST_FILE, WriteError};
@@ -36,6 +38,8 @@ struct Inner {
     last_ns: u64,
     /// Fixtures that were asked, by their folders.
     held: BTreeMap<String, Arc<Made>>,
+    /// Outputs of the control, by their paths.
+    answers: BTreeMap<String, Vec<u8>>,
     failure: Option<WriteError>,
     interrupted: fn() -> bool,
 }
@@ -55,6 +59,7 @@ impl Recorder {
             start_ns: 0,
             last_ns: 0,
             held: BTreeMap::new(),
+            answers: BTreeMap::new(),
             failure: None,
             interrupted,
         };
@@ -105,6 +110,13 @@ impl Recorder {
         for (folder, made) in &held {
             self.put_fixture(folder, made)?;
         }
+        let mut inner = self.inner.borrow_mut();
+        for (path, bytes) in std::mem::take(&mut inner.answers) {
+            if !inner.bag.has(&path) {
+                inner.kept(|bag| bag.put(&path, &bytes))?;
+            }
+        }
+        drop(inner);
         self.sync()
     }
 
@@ -203,7 +215,7 @@ impl Inner {
         let mut outputs = Map::new();
         for (name, file) in &seen.outputs {
             let value = match file {
-                SeenFile::Bytes(bytes) => self.output(bytes),
+                SeenFile::Bytes(bytes) => self.output(treatment, bytes),
                 SeenFile::TooLong { bytes } => json!({ "refused": format!("{bytes} bytes") }),
                 SeenFile::Other(words) => json!({ "refused": words }),
             };
@@ -224,11 +236,14 @@ impl Inner {
     }
 
     /// Keeps an output's bytes, once per content, and says what they are.
-    fn output(&mut self, bytes: &[u8]) -> Value {
+    fn output(&mut self, treatment: &str, bytes: &[u8]) -> Value {
         let digest = Digest::of(bytes);
         let path = format!("outputs/{digest}");
         if !bytes.is_empty() && !self.bag.has(&path) {
-            self.attempt(|bag| bag.put(&path, bytes));
+            match treatment == Treatment::Control.word() {
+                true => drop(self.answers.insert(path, bytes.to_vec())),
+                false => self.attempt(|bag| bag.put(&path, bytes)),
+            }
         }
         json!({ "bytes": bytes.len(), "sha256": digest.to_string() })
     }

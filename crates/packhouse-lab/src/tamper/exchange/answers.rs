@@ -1,6 +1,8 @@
 //! Answers, what was seen, and outputs that are others.
 
 use super::{Turn, double, last, lay, pop, remove};
+use crate::analysis::Status;
+use crate::evidence::RunRecord;
 use crate::tamper::Tamper;
 use crate::tamper::edit::Change;
 use crate::tamper::records::has_passed;
@@ -240,11 +242,6 @@ pub(super) fn outputs(evidence: &Evidence, turn: &Turn) -> Vec<Tamper> {
             vec![Change::put(&path, flipped.clone())],
         ),
         Tamper::within(
-            "output: removed".to_owned(),
-            &["output.missing"],
-            vec![Change::Remove(path.clone())],
-        ),
-        Tamper::within(
             "output: one that nobody made".to_owned(),
             &["output.unused"],
             vec![Change::put(
@@ -253,6 +250,18 @@ pub(super) fn outputs(evidence: &Evidence, turn: &Turn) -> Vec<Tamper> {
             )],
         ),
     ];
+    // A killed run may have lost its control's.
+    let run = evidence
+        .files
+        .get("bag/data/run.json")
+        .map(RunRecord::parse);
+    if run.is_some_and(|run| run.is_ok_and(|run| run.status != Status::Aborted)) {
+        tampers.push(Tamper::within(
+            "output: removed".to_owned(),
+            &["output.missing"],
+            vec![Change::Remove(path.clone())],
+        ));
+    }
     let with_digests = [
         ("a bit flipped", "equality", flipped),
         ("all zeros", "equality", zeroed),
