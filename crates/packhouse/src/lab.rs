@@ -5,8 +5,8 @@ use crate::failure::{Failure, quoted};
 use crate::lab_words::{LabArgs, LabCommand};
 use crate::places::{self, Lookup};
 use crate::{
-    lab_analyse, lab_arm, lab_init, lab_lane, lab_ledger, lab_record, lab_register, lab_rehearse,
-    lab_report, lab_review, lab_run, lab_seal, lab_state, lab_verify,
+    lab_analyse, lab_arm, lab_experiment, lab_init, lab_lane, lab_ledger, lab_record, lab_register,
+    lab_rehearse, lab_report, lab_review, lab_run, lab_seal, lab_state, lab_verify,
 };
 use std::path::{Path, PathBuf};
 
@@ -17,6 +17,7 @@ pub(crate) fn execute(args: LabArgs, lookup: Lookup<'_>) -> Result<Answer, Failu
     match args.command {
         LabCommand::Init(args) => lab_init::execute(&args, given, lookup),
         LabCommand::Lane(command) => lab_lane::execute(&command, &place()?),
+        LabCommand::Experiment(command) => lab_experiment::execute(&command, &place()?),
         LabCommand::Register(args) => lab_register::execute(&args, &place()?),
         LabCommand::Rehearse(args) => lab_rehearse::execute(&args, &place()?),
         LabCommand::Review(args) => lab_review::execute(&args, &place()?),

@@ -6,9 +6,10 @@ use crate::lab::Place;
 use crate::lab_enter::{Entering, enter, name, words};
 use crate::lab_lane_new;
 use crate::lab_open::Opened;
+use crate::lab_refused::of_freeze;
 use crate::lab_words::{LabLaneCommand, LabLaneReasonArgs, LabLaneWaitArgs};
 use packhouse_base::digest::Digest;
-use packhouse_lab::freeze;
+use packhouse_lab::freeze::{self, FreezeError};
 use packhouse_ledger::act::{Date, Lane, LaneAction, Name};
 use packhouse_ledger::state::{LanePhase, LaneState};
 use serde_json::{Value, json};
@@ -57,7 +58,12 @@ fn reasoned(
         }
         .into(),
     };
-    enter(&opened, args.execute, entering)
+    let mut answer = enter(&opened, args.execute, entering)?;
+    if args.execute && action == LaneAction::Open {
+        let new = format!("experiment new ID --lane {} --execute", args.id);
+        answer.text += &format!("next: {}\n", place.hint(&new));
+    }
+    Ok(answer)
 }
 
 fn waits(args: &LabLaneWaitArgs, action: LaneAction, place: &Place) -> Result<Answer, Failure> {
@@ -114,12 +120,11 @@ fn document(opened: &Opened<'_>, id: &str) -> Result<Digest, Failure> {
     let read = freeze::lane(&opened.lab(), id);
     let (_, bytes) = read.map_err(|error| {
         let failure = Failure::new("no lane can be opened by this document", id);
-        let failure = failure.because(&error);
         match error {
-            freeze::FreezeError::Absent { .. } => {
-                failure.hint(opened.place.hint(&format!("lane new {id} --execute")))
-            }
-            _ => failure,
+            FreezeError::Absent { .. } => failure
+                .because(&error)
+                .hint(opened.place.hint(&format!("lane new {id} --execute"))),
+            other => of_freeze(failure, opened.place, &other),
         }
     })?;
     Ok(Digest::of(&bytes))
@@ -155,13 +160,21 @@ fn list(place: &Place) -> Result<Answer, Failure> {
     for (lane, state) in lanes {
         let until = until(state).unwrap_or("-");
         let count = packets(lane);
+        let edited = edited(&opened, lane, state);
+        let reason = match edited {
+            true => format!(
+                "{} (its document was edited since: register refuses it)",
+                state.reason
+            ),
+            false => state.reason.clone(),
+        };
         rows.push(row([
             lane.as_str(),
             state.phase.as_str(),
             until,
             &state.since.to_string(),
             &count.to_string(),
-            &state.reason,
+            &reason,
         ]));
         list.push(json!({
             "lane": lane.as_str(),
@@ -171,6 +184,7 @@ fn list(place: &Place) -> Result<Answer, Failure> {
             "opened": state.opened,
             "reason": state.reason,
             "document": state.document.to_string(),
+            "edited": edited,
             "packets": count,
         }));
     }
@@ -179,6 +193,12 @@ fn list(place: &Place) -> Result<Answer, Failure> {
         false => fitted_table(&COLUMNS, &rows),
     };
     Ok(Answer::done(text, json!({ "lanes": Value::from(list) })))
+}
+
+/// Whether a lane's document is another one than it was opened with.
+fn edited(opened: &Opened<'_>, lane: &Name, state: &LaneState) -> bool {
+    let bytes = freeze::file(&opened.lab(), &freeze::lane_path(lane.as_str()));
+    bytes.is_ok_and(|bytes| bytes.is_none_or(|bytes| Digest::of(&bytes) != state.document))
 }
 
 const COLUMNS: [Column; 6] = [

@@ -6,12 +6,12 @@
 use crate::answer::{Answer, Column, table};
 use crate::failure::{Exit, Failure};
 use crate::files::read_at_most;
-use crate::hints;
 use crate::lab::{LEDGER, Place};
 use crate::lab_enter::torn;
 use crate::lab_open::Opened;
 use crate::lab_record::{document, gated_widths, listed};
 use crate::lab_words::LabLedgerVerifyArgs;
+use crate::{hints, lab_frozen};
 use packhouse_bagcheck::Tree;
 use packhouse_base::digest::Digest;
 use packhouse_base::shown::Shown;
@@ -52,6 +52,7 @@ pub(crate) fn execute(args: &LabLedgerVerifyArgs, place: &Place) -> Result<Answe
             }
             report.documents(&ledger, &place.root)?;
             report.evidence(&ledger, &place.root)?;
+            report.frozen(&opened, &ledger);
             report.count("entries", ledger.entries().len());
             report.head = Some(ledger.head());
             report.notes.extend(
@@ -72,6 +73,7 @@ pub(crate) fn execute(args: &LabLedgerVerifyArgs, place: &Place) -> Result<Answe
 struct Report {
     findings: Vec<[String; 3]>,
     notes: Vec<String>,
+    changed: Vec<(String, String)>,
     counts: BTreeMap<&'static str, usize>,
     head: Option<Digest>,
 }
@@ -128,6 +130,24 @@ impl Report {
             Some(_) => {}
         }
         Ok(())
+    }
+
+    /// What packets froze that wait to be run: what differs makes no ledger invalid, since another
+    /// host has other libraries; it makes their runs impossible, and is listed.
+    fn frozen(&mut self, opened: &Opened<'_>, ledger: &Ledger) {
+        for measured in lab_frozen::measure(opened, ledger) {
+            self.count("waiting packets", 1);
+            let word = if measured.known {
+                "changed"
+            } else {
+                "can't be told"
+            };
+            for line in &measured.differences {
+                let (experiment, line) = (&measured.experiment, line.clone());
+                self.notes.push(format!("{experiment}: {word}: {line}"));
+                self.changed.push((experiment.clone(), line));
+            }
+        }
     }
 
     /// Each closed bag is there, has the digest that the ledger says, and holds; each analysis and
@@ -286,6 +306,10 @@ impl Report {
             "valid": is_valid,
             "findings": self.findings.iter().map(found).collect::<Vec<Value>>(),
             "notes": self.notes,
+            "changed": self.changed.iter().map(|(experiment, what)| json!({
+                "experiment": experiment,
+                "what": what,
+            })).collect::<Vec<Value>>(),
             "checked": self.counts,
             "head": self.head.map(|head| head.to_string()),
         });

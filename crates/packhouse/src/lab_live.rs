@@ -1,14 +1,16 @@
-//! What `lab state --live` observes on this host: processes, ports, devices, the repository.
+//! What `lab state --live` observes on this host: drafts, what packets froze, processes, ports,
+//! devices, the repository.
 //!
 //! Only what was seen counts: a program that a packet froze is shown as running where a process
 //! has that very file as its program, and nowhere else. What can't be told is a line that says so.
 
 use crate::answer::shortened;
 use crate::lab::Place;
+use crate::lab_experiment::drafts;
 use crate::lab_page::Read;
 use crate::places::Lookup;
 use crate::run::own_binary;
-use crate::{places, worker_devices};
+use crate::{lab_frozen, places, worker_devices};
 use packhouse_base::digest::{Digest, Hasher};
 use packhouse_base::units;
 use packhouse_build::fingerprint::{World, work_tree};
@@ -33,6 +35,8 @@ pub(crate) fn observe(lab: &Read<'_>, place: &Place, lookup: Lookup<'_>) -> Live
         at_ns: RealClock.wall_ns(),
         observations: Vec::new(),
     };
+    drafted(lab, &mut live);
+    measured(lab, &mut live);
     executing(lab, &mut live);
     processes(lab, &mut live);
     devices(lookup, &mut live);
@@ -49,6 +53,43 @@ fn note(live: &mut Live, topic: Topic, known: bool, subject: &str, seen: String,
         at_ns: RealClock.wall_ns(),
         known,
     });
+}
+
+/// Preregistrations that nobody registered.
+fn drafted(lab: &Read<'_>, live: &mut Live) {
+    const HOW: &str = "read experiments/*/prereg.toml";
+    match drafts(&lab.opened.root, lab.ledger.state()) {
+        Ok(drafts) => {
+            for draft in &drafts {
+                note(live, Topic::Drafts, true, &draft.id, draft.words(), HOW);
+            }
+            if drafts.is_empty() {
+                let seen = "no experiment waits to be registered".to_owned();
+                note(live, Topic::Drafts, true, "none", seen, HOW);
+            }
+        }
+        Err(error) => note(live, Topic::Drafts, false, "all", error.to_string(), HOW),
+    }
+}
+
+/// Whether what waiting packets froze is still what it was.
+fn measured(lab: &Read<'_>, live: &mut Live) {
+    const HOW: &str = "measured again, as `lab run` would";
+    let all = lab_frozen::measure(&lab.opened, &lab.ledger);
+    for one in &all {
+        let same = || vec!["all that it froze is as it was".to_owned()];
+        let lines = match one.differences.is_empty() {
+            true => same(),
+            false => one.differences.clone(),
+        };
+        for line in lines {
+            note(live, Topic::Frozen, one.known, &one.experiment, line, HOW);
+        }
+    }
+    if all.is_empty() {
+        let seen = "no packet waits to be run".to_owned();
+        note(live, Topic::Frozen, true, "none", seen, HOW);
+    }
 }
 
 /// Whether somebody is at the packets whose run began.

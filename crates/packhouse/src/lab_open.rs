@@ -8,6 +8,9 @@ use crate::lab_host::ThisHost;
 use crate::{folders, hints, places};
 use packhouse_base::digest::Digest;
 use packhouse_base::shown::Shown;
+use packhouse_lab::freeze::prereg_path;
+use packhouse_lab::name::is_experiment_id;
+use packhouse_lab::nearest::nearest;
 use packhouse_lab::world::{Host as _, Lab};
 use packhouse_ledger::state::{PacketState, Standing};
 use packhouse_ledger::writer::{Writer, WriterError};
@@ -121,22 +124,14 @@ impl<'a> Opened<'a> {
         match ledger.state().packets_named(text)[..] {
             [packet] => Ok(packet),
             [] => {
-                let mut failure = Failure::usage("no such packet", text);
+                let failure = Failure::usage("no such packet", text);
                 let known: Vec<&str> = ledger
                     .state()
                     .experiments()
                     .keys()
                     .map(|id| id.as_str())
                     .collect();
-                if !known.is_empty() {
-                    failure = failure.cause(format!("there are {}", known.join(", ")));
-                }
-                let register = self.place.hint("register EXPERIMENT");
-                Err(failure.hint(if known.is_empty() {
-                    register
-                } else {
-                    self.place.hint("state")
-                }))
+                Err(self.unknown(failure, &known, text))
             }
             ref several => {
                 let several: Vec<String> = several.iter().map(Digest::to_string).collect();
@@ -145,6 +140,25 @@ impl<'a> Opened<'a> {
                     .hint(self.place.hint("state")))
             }
         }
+    }
+
+    /// Says what there is where there is no such packet: a draft of that name is to be registered.
+    fn unknown(&self, failure: Failure, known: &[&str], text: &str) -> Failure {
+        let draft = self.place.root.join(prereg_path(text));
+        if is_experiment_id(text) && draft.symlink_metadata().is_ok() {
+            return failure
+                .cause(format!("experiment {text} is drafted, and not registered"))
+                .hint(self.place.hint(&format!("register {text}")));
+        }
+        if known.is_empty() {
+            return failure.hint(self.place.hint("experiment ls"));
+        }
+        let failure = failure.cause(format!("there are {}", known.join(", ")));
+        let failure = match nearest(text, known.iter().copied()) {
+            Some(meant) => failure.cause(format!("did you mean {meant}?")),
+            None => failure,
+        };
+        failure.hint(self.place.hint("state"))
     }
 
     /// A packet's state. The packet comes from [`Self::packet`].

@@ -91,7 +91,7 @@ fn documents(root: &Dir, state: &State) -> Documents {
 }
 
 /// A file that the ledger names by its digest, below the lab's folder.
-fn found<T>(
+pub(crate) fn found<T>(
     root: &Dir,
     steps: &[&str],
     digest: Digest,

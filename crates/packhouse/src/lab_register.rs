@@ -7,6 +7,7 @@ use crate::lab_open::{Opened, Told};
 use crate::lab_refused::{of_freeze, of_host};
 use crate::lab_words::LabRegisterArgs;
 use packhouse_build::focused::head_of;
+use packhouse_lab::contrast::contrast;
 use packhouse_lab::freeze::packet_path;
 use packhouse_lab::recipes::Recipes;
 use packhouse_lab::register::{self, RegisterError, Registration};
@@ -65,6 +66,12 @@ fn told(plan: &Registration, root: &Path) -> Told {
             ));
         }
     }
+    let differences = contrast(packet);
+    lines.push(match differences.len() {
+        0 => "control and candidate differ in nothing that is frozen".to_owned(),
+        count => format!("control and candidate differ in {count}, as computed:"),
+    });
+    lines.extend(differences.iter().map(|one| format!("  {one}")));
     let counts = [
         ("frozen files", packet.frozen.len()),
         ("commits", packet.commits.len()),
@@ -90,6 +97,8 @@ fn told(plan: &Registration, root: &Path) -> Told {
             "experiment": packet.experiment,
             "packet": digest.to_string(),
             "path": path,
+            "treatment": plan.act.treatment,
+            "differs": differences,
         }),
     }
 }

@@ -283,7 +283,8 @@ fn record_json(record: &Record) -> Value {
     })
 }
 
-fn packet_json(page: &Page, packet: &Packet) -> Value {
+/// A packet for programs.
+pub(crate) fn packet_json(page: &Page, packet: &Packet) -> Value {
     let seals = packet.seals.iter().map(|sealed| {
         json!({
             "number": sealed.number,

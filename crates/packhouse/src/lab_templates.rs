@@ -37,6 +37,32 @@ pub(crate) fn prereg(id: &str, lane: &str) -> String {
     PREREG.replace("@ID@", id).replace("@LANE@", lane)
 }
 
+/// A preregistration with another id and lane, and all else of it as it was, comments too. `None`:
+/// one of them is not alone on a line of its own before the first table.
+pub(crate) fn renamed(text: &str, id: &str, lane: &str) -> Option<String> {
+    let head = text
+        .lines()
+        .position(|line| line.trim_start().starts_with('['));
+    let head = head.unwrap_or(usize::MAX);
+    let mut renamed = String::with_capacity(text.len());
+    let mut counts = [0, 0];
+    for (place, line) in text.split_inclusive('\n').enumerate() {
+        let field = line.split_once('=').map(|(field, _)| field.trim());
+        let own = [("id", id), ("lane", lane)];
+        let found = own
+            .iter()
+            .position(|(name, _)| place < head && field == Some(name));
+        match found {
+            Some(which) => {
+                counts[which] += 1;
+                renamed += &format!("{} = \"{}\"\n", own[which].0, own[which].1);
+            }
+            None => renamed += line,
+        }
+    }
+    (counts == [1, 1]).then_some(renamed)
+}
+
 /// What Git does not keep of a lab.
 pub(crate) const IGNORED: &str = "/rehearsals/\n/ledger.lock\n/evidence/*/bag.open/\n";
 
@@ -62,6 +88,23 @@ mod tests {
             ("first", "kernels")
         );
         assert!(!text.contains('@'));
+    }
+
+    #[test]
+    fn a_copy_differs_in_its_id_and_its_lane_alone() {
+        let text = prereg("first", "kernels");
+        let copy = renamed(&text, "second", "other").expect("because both are there");
+        let lines = text.lines().zip(copy.lines());
+        let changed: Vec<&str> = lines
+            .filter(|(one, two)| one != two)
+            .map(|(_, two)| two)
+            .collect();
+        assert_eq!(changed, ["id = \"second\"", "lane = \"other\""]);
+        assert_eq!(text.lines().count(), copy.lines().count());
+        assert_eq!(
+            renamed(&text.replace("lane =", "# lane ="), "second", "other"),
+            None
+        );
     }
 
     #[test]

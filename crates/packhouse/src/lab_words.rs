@@ -21,6 +21,9 @@ pub(crate) enum LabCommand {
     /// Make, open, pause, resume, block and close lanes
     #[command(subcommand, disable_help_subcommand = true)]
     Lane(LabLaneCommand),
+    /// Write an experiment's preregistration to edit, and list experiments, drafted ones too
+    #[command(subcommand, disable_help_subcommand = true)]
+    Experiment(LabExperimentCommand),
     /// Freeze an experiment by digest: from now on nothing of it may change
     Register(LabRegisterArgs),
     /// Run a registered packet on a null candidate, with every step up to the tampered seals
@@ -120,6 +123,31 @@ pub(crate) struct LabLaneWaitArgs {
     /// Until which day
     #[arg(long, value_name = "YYYY-MM-DD")]
     pub(crate) until: String,
+    /// Do it, and do not only say what would happen
+    #[arg(long)]
+    pub(crate) execute: bool,
+}
+
+/// One command on experiments.
+#[derive(Debug, Subcommand)]
+pub(crate) enum LabExperimentCommand {
+    /// Write a preregistration to edit: experiments/ID/prereg.toml
+    New(LabExperimentNewArgs),
+    /// List the experiments, drafted ones too
+    Ls,
+}
+
+/// What `lab experiment new` takes.
+#[derive(Debug, Args)]
+pub(crate) struct LabExperimentNewArgs {
+    /// The experiment's id
+    pub(crate) id: String,
+    /// The experiment whose preregistration is copied [default: an example of every field]
+    #[arg(long, value_name = "ID")]
+    pub(crate) from: Option<String>,
+    /// The lane's id [default: that of --from, else the only one that is not closed]
+    #[arg(long, value_name = "LANE")]
+    pub(crate) lane: Option<String>,
     /// Do it, and do not only say what would happen
     #[arg(long)]
     pub(crate) execute: bool,

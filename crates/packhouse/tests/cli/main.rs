@@ -22,6 +22,7 @@ mod images;
 mod inspect;
 mod lab_documents;
 mod lab_e2e;
+mod lab_experiments;
 mod lab_ledgers;
 mod lab_pages;
 mod lab_runs;
