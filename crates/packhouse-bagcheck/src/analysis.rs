@@ -22,17 +22,22 @@ const FIELDS: [&str; 11] = [
     "says",
 ];
 
-/// Texts of section 12: what no bag can prove. The fourth is [`drawn_says`].
-const SAYS: [&str; 4] = [
+/// Texts of section 12: what no bag can prove. After them come [`drawn_says`] and what is said of
+/// mapped files.
+const SAYS: [&str; 3] = [
     "when the preregistration was written: the ledger's chain and its copies elsewhere say \
      that",
     "that no other run was made: the marker and the ledger's nonce say that, on the hosts \
      that share them",
     "addresses, witnesses, capture state, warnings, denials, poison and timed nanoseconds \
      are attested by the program",
-    "mapped files are those of a program and of what it had started when it was looked at: a \
-     process that came and went between is not seen",
 ];
+const SAYS_MAPPED: &str = "mapped files are those of a program and of what it had started when it \
+                           was looked at: what came and went between, code without a file and \
+                           who computes elsewhere are not seen";
+const SAYS_MAPPED_FIRST: &str = "mapped files are those of a program and of what it had started \
+                                 when it was looked at: a process that came and went between is \
+                                 not seen";
 const SAYS_DRAWN_NONCE: &str = "drawn inputs follow from the nonce by the fixture's recipe, which \
                                 a reader without the recipes can't repeat";
 const SAYS_DRAWN_SALT: &str = "drawn inputs follow from the marker's salt by the fixture's recipe, \
@@ -85,10 +90,14 @@ pub(crate) fn judge(
     })
 }
 
+/// Whether a run's marker is of the first schema.
+fn is_first(content: &Content) -> bool {
+    !content.is_rehearsal() && matches!(content.source, Source::Nonce(_))
+}
+
 /// What is said of drawn inputs.
 fn drawn_says(content: &Content) -> &'static str {
-    let is_first = !content.is_rehearsal() && matches!(content.source, Source::Nonce(_));
-    match (content.source, content.has_drawn || is_first) {
+    match (content.source, content.has_drawn || is_first(content)) {
         (_, false) => SAYS_NONE_DRAWN,
         (Source::Salt(_), true) => SAYS_DRAWN_SALT,
         (Source::Nonce(_) | Source::Unknown, true) => SAYS_DRAWN_NONCE,
@@ -98,7 +107,11 @@ fn drawn_says(content: &Content) -> &'static str {
 fn says(record: &mut Record<'_>, map: &Map, content: &Content) -> Option<()> {
     let said = record.texts(map, "says")?;
     let mut expected: Vec<&str> = SAYS.to_vec();
-    expected.insert(3, drawn_says(content));
+    expected.push(drawn_says(content));
+    expected.push(match is_first(content) {
+        true => SAYS_MAPPED_FIRST,
+        false => SAYS_MAPPED,
+    });
     if content.is_rehearsal() {
         expected.push(SAYS_REHEARSAL);
     }

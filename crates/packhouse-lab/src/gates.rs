@@ -413,13 +413,17 @@ fn verdict(gates: &[Gate], is_aborted: bool) -> Verdict {
     }
 }
 
+/// Whether a run's marker is of the first schema: it has no salt.
+fn is_first(reading: &Reading) -> bool {
+    let marker = reading.marker.as_ref();
+    marker.is_some_and(|marker| marker.salt.is_none())
+}
+
 /// What is said of drawn inputs: those of a marker without a salt came from the nonce.
 fn drawn_says(reading: &Reading) -> &'static str {
-    let marker = reading.marker.as_ref();
-    let salt = marker.and_then(|marker| marker.salt);
-    let is_first = marker.is_some() && salt.is_none();
+    let salt = reading.marker.as_ref().and_then(|marker| marker.salt);
     let has_drawn = !reading.payload.below("drawn").files().is_empty();
-    match (has_drawn || is_first, salt) {
+    match (has_drawn || is_first(reading), salt) {
         (false, _) => SAYS_NONE_DRAWN,
         (true, Some(_)) => SAYS_DRAWN_SALT,
         (true, None) => SAYS_DRAWN_NONCE,
@@ -429,7 +433,11 @@ fn drawn_says(reading: &Reading) -> &'static str {
 /// What a bag alone can't prove.
 fn says(reading: &Reading, is_rehearsal: bool, is_aborted: bool) -> Vec<String> {
     let mut always = SAYS.to_vec();
-    always.insert(3, drawn_says(reading));
+    always.push(drawn_says(reading));
+    always.push(match is_first(reading) {
+        true => SAYS_MAPPED_FIRST,
+        false => SAYS_MAPPED,
+    });
     let rehearsal = is_rehearsal.then_some(SAYS_REHEARSAL);
     let aborted = is_aborted.then_some(SAYS_ABORTED);
     let always = always.into_iter();
@@ -456,15 +464,19 @@ fn in_ns(seconds: u64) -> u64 {
 }
 
 const NOTHING: Digest = Digest::from_bytes([0; 32]);
-const SAYS: [&str; 4] = [
+const SAYS: [&str; 3] = [
     "when the preregistration was written: the ledger's chain and its copies elsewhere say that",
     "that no other run was made: the marker and the ledger's nonce say that, on the hosts that \
      share them",
     "addresses, witnesses, capture state, warnings, denials, poison and timed nanoseconds are \
      attested by the program",
-    "mapped files are those of a program and of what it had started when it was looked at: a \
-     process that came and went between is not seen",
 ];
+const SAYS_MAPPED: &str = "mapped files are those of a program and of what it had started when it \
+                           was looked at: what came and went between, code without a file and \
+                           who computes elsewhere are not seen";
+const SAYS_MAPPED_FIRST: &str = "mapped files are those of a program and of what it had started \
+                                 when it was looked at: a process that came and went between is \
+                                 not seen";
 const SAYS_DRAWN_NONCE: &str = "drawn inputs follow from the nonce by the fixture's recipe, which \
                                 a reader without the recipes can't repeat";
 const SAYS_DRAWN_SALT: &str = "drawn inputs follow from the marker's salt by the fixture's recipe, \

@@ -210,7 +210,7 @@ fn a_frozen_file_that_was_touched_and_put_back_is_named() {
                 .prereg;
             let held = || freeze::held(lab, &packet, &prereg).expect("because all is there");
             let before = held();
-            desk.clock.advance_ns(1_000_000);
+            desk.clock.advance_ns(1_000_000_000);
             touch(&desk);
             assert_eq!(changed(&desk, &packet), Vec::<String>::new());
             let touched = before.touched(&held()).into_iter();
