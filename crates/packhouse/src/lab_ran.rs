@@ -51,7 +51,7 @@ fn of_packet(packet: &Packet, ran: &mut Ran) {
     let commits = packet.commits.iter();
     frozen.extend(commits.map(|one| format!("{} at commit {}", one.path, one.commit)));
     ran.facts.push(("frozen", frozen.join(", ")));
-    let judges = format!("this program {}, {}", packet.analyzer, packet.checker);
+    let judges = format!("analyzer {}; {}", packet.analyzer, packet.checker);
     ran.facts.push(("judges", judges));
 }
 

@@ -165,7 +165,7 @@ pub enum PacketState {
     Nonce,
     /// A run ended before the marker; it may run again.
     Released,
-    /// A run ended before the marker, since another run of the packet, of a copy of the lab, has it.
+    /// A run ended before the marker: another run of the packet, of a copy of the lab, has it.
     Spent,
     /// Its marker is taken: it runs, or was killed.
     Consumed,
