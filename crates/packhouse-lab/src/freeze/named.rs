@@ -48,7 +48,8 @@ impl fmt::Display for Unfrozen {
         f.write_str(match why {
             NotFrozen::Listed => "it is not frozen",
             NotFrozen::Committed => {
-                "only a commit has it, which holds nothing of what Git ignores or filters: freeze it"
+                "only a commit has it, which holds nothing of what Git ignores or filters: freeze \
+                 it"
             }
             NotFrozen::Absent => "it is neither there nor below a frozen folder",
             NotFrozen::Outside => "the lab as a whole, and what is around it, can't be frozen",
