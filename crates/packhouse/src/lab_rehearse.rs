@@ -129,11 +129,8 @@ fn answer(rehearsal: &Rehearsal, packet: &str, place: &Place, named: &str) -> An
                 let _ = writeln!(text, "what it left: {REHEARSALS}/{packet}, bag {bag}");
             }
             let again = place.hint(&format!("rehearse {named} --execute"));
-            let _ = writeln!(
-                text,
-                "next: {again}, when that is mended; what the packet froze can't be: a change of \
-                 it is another experiment"
-            );
+            text.push_str("mend that first; another form of what it froze is another experiment\n");
+            let _ = writeln!(text, "next: {again}");
         }
     }
     let json = json!({

@@ -129,10 +129,7 @@ pub(crate) fn sealed(
     let unequal = lab_unequal::of_folder(&opened.root, &bag, analysis);
     text.push_str(&lab_unequal::lines(&unequal));
     if was_killed {
-        text.push_str(
-            "an earlier run did not come to its seal; its evidence is finished now, and ",
-        );
-        text.push_str("nothing was run\n");
+        text.push_str(LEFT);
     }
     if let Some(fault) = &finished.fault {
         let _ = writeln!(text, "{}: {}", fault.stage, Shown(&fault.reason));
@@ -144,23 +141,18 @@ pub(crate) fn sealed(
         "evidence/{packet}: bag {}, seal {}",
         analysis.bag, finished.seal
     );
-    let logs = match verdict {
-        Verdict::Pass => Vec::new(),
-        Verdict::Fail | Verdict::Abort => logs(&opened.root, packet),
+    let (exit, logs) = match verdict {
+        Verdict::Pass => (Exit::Done, Vec::new()),
+        Verdict::Fail | Verdict::Abort => (Exit::Negative, logs(&opened.root, packet)),
     };
     for log in &logs {
         let _ = writeln!(text, "what its program wrote to stderr: {}", Shown(log));
     }
     let report = opened.place.hint(&format!("report {}", args.packet));
-    let _ = match verdict {
-        Verdict::Pass => writeln!(text, "next: {report}"),
-        Verdict::Fail | Verdict::Abort => {
-            writeln!(
-                text,
-                "next: {report}; another attempt is another experiment"
-            )
-        }
-    };
+    if exit == Exit::Negative {
+        text.push_str("it was run, once: another attempt is another experiment\n");
+    }
+    let _ = writeln!(text, "next: {report}");
     let fault = finished.fault.as_ref();
     let json = json!({
         "packet": packet.to_string(),
@@ -177,12 +169,11 @@ pub(crate) fn sealed(
         "unequal": lab_unequal::document(&unequal),
         "logs": logs,
     });
-    let exit = match verdict {
-        Verdict::Pass => Exit::Done,
-        Verdict::Fail | Verdict::Abort => Exit::Negative,
-    };
     Answer { text, json, exit }
 }
+
+const LEFT: &str = "an earlier run did not come to its seal; its evidence is finished, and \
+                    nothing was run\n";
 
 /// Paths of what the programs of the last leg wrote to stderr, where they wrote anything.
 fn logs(root: &Dir, packet: Digest) -> Vec<String> {

@@ -32,6 +32,23 @@ impl World {
 
     /// The same with files of the lab, which are placed before it is registered.
     fn armed_with(candidate: &str, edits: &[(&str, &str)], place: &dyn Fn(&Path)) -> Self {
+        let world = Self::registered(candidate, edits, place);
+        world.rehearsed();
+        let review = [
+            "review",
+            "example",
+            "--reviewer",
+            "a",
+            "--verdict",
+            "approve",
+        ];
+        world.done(&[&review[..], &["--note", "seen", "--execute"]].concat());
+        world.done(&["arm", "example", "--execute"]);
+        world
+    }
+
+    /// A lab whose packet is registered.
+    fn registered(candidate: &str, edits: &[(&str, &str)], place: &dyn Fn(&Path)) -> Self {
         let disk = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"));
         let world = Self {
             sandbox: Sandbox::new(),
@@ -49,17 +66,6 @@ impl World {
         place(&world.lab());
         world.done(&["lane", "open", "example", "--reason", "first", "--execute"]);
         world.done(&["register", "example", "--execute"]);
-        world.rehearsed();
-        let review = [
-            "review",
-            "example",
-            "--reviewer",
-            "a",
-            "--verdict",
-            "approve",
-        ];
-        world.done(&[&review[..], &["--note", "seen", "--execute"]].concat());
-        world.done(&["arm", "example", "--execute"]);
         world
     }
 
@@ -143,7 +149,7 @@ impl World {
         }
         if !was_marked && document["outcome"] == "released" {
             assert_eq!(answer.status.code(), Some(3), "{what}: {}", said(&answer));
-            assert_eq!(document["reason"], "killed before the marker", "{what}");
+            assert_eq!(document["reason"], "it ended before its marker", "{what}");
             self.run(0);
         }
         assert_eq!(self.standing(), Standing::SealedPass, "{what}");
@@ -655,6 +661,90 @@ fn what_run_would_do_is_what_it_does() {
         assert_eq!(refused.status.code(), Some(3), "{}", said(&refused));
         assert!(said(&refused).contains(expected), "{}", said(&refused));
     }
+    let review = ["--reviewer", "a", "--verdict", "approve", "--note", "late"];
+    for (words, cause) in [
+        (
+            vec!["rehearse", "example"],
+            "is sealed-pass: `rehearsed` needs",
+        ),
+        (
+            [&["review", "example"], &review[..]].concat(),
+            "the packet is sealed-pass",
+        ),
+    ] {
+        let refused = world.output(&words);
+        assert_eq!(refused.status.code(), Some(3), "{}", said(&refused));
+        assert!(said(&refused).contains(cause), "{}", said(&refused));
+        assert!(
+            said(&refused).contains("lab report example"),
+            "{}",
+            said(&refused)
+        );
+    }
+}
+
+/// No card has this UUID: the plan says that it is not here, and so does the rehearsal.
+#[test]
+fn a_rehearsal_that_is_not_green_says_so_before_and_what_is_next_after() {
+    let card = "cuda:GPU-00000000-0000-0000-0000-000000000000";
+    let devices = format!("devices = [\"{card}\"]");
+    let world = World::registered(SERVE, &[("devices = [\"cpu\"]", &devices)], &|_| ());
+    let why = format!("discovery: device {card}: ");
+    let planned = world.output(&["rehearse", "example"]);
+    assert_eq!(planned.status.code(), Some(1), "{}", said(&planned));
+    assert!(said(&planned).contains(&why), "{}", said(&planned));
+    let red = world.output(&["rehearse", "example", "--execute"]);
+    assert_eq!(red.status.code(), Some(1), "{}", said(&red));
+    for words in [
+        &*why,
+        "tampered copies: none were made",
+        "next: packhouse lab rehearse example --execute",
+        "another experiment",
+    ] {
+        assert!(said(&red).contains(words), "{words}: {}", said(&red));
+    }
+    let again = world.output(&["rehearse", "example", "--execute", "--json"]);
+    let document: Value = serde_json::from_slice(&again.stdout).unwrap_or(Value::Null);
+    assert_eq!(document["stage"], "discovery", "{}", said(&again));
+    assert_eq!(document["entry"], world.ledger().entries().len() - 1);
+    let armed = world.output(&["arm", "example"]);
+    assert_eq!(armed.status.code(), Some(3), "{}", said(&armed));
+    let hint = "hint: packhouse worker devices";
+    assert!(said(&armed).contains(hint), "{}", said(&armed));
+}
+
+/// What can't be written before the marker was not done, and what can be is not lost.
+#[test]
+fn a_run_that_can_not_write_its_nonce_says_that_nothing_was_run() {
+    let world = World::armed(SERVE, &[]);
+    let bytes = std::fs::metadata(world.lab().join("ledger.jsonl"));
+    let limit = bytes.expect("because it is there").len() + 100;
+    let mut limited = Command::new("prlimit");
+    limited.arg(format!("--fsize={limit}:"));
+    let command = world.command(&["run", "example", "--execute"]);
+    limited.arg(command.get_program()).args(command.get_args());
+    limited.env_clear();
+    for (name, value) in command.get_envs() {
+        value.map(|value| limited.env(name, value));
+    }
+    let failed = limited.output().expect("because util-linux has it");
+    let words = said(&failed);
+    assert_eq!(failed.status.code(), Some(3), "{words}");
+    assert!(
+        words.contains("longer than a file may be here (ulimit -f)"),
+        "{words}"
+    );
+    assert!(
+        words.contains("no case was asked, and the packet is not consumed"),
+        "{words}"
+    );
+    assert!(words.contains("hint: packhouse lab"), "{words}");
+    assert!(words.contains("run example --execute"), "{words}");
+    let document = world.run(0);
+    assert_eq!(document["evidence"], format!("evidence/{}", world.packet()));
+    assert_eq!(document["entry"], world.ledger().entries().len() - 1);
+    let gates = document["gates"].as_array().expect("because it has them");
+    assert!(gates.iter().all(|gate| gate["passed"] == true), "{gates:?}");
 }
 
 const EXCHANGE: &str = ".local/state/packhouse/lab/exchange";
