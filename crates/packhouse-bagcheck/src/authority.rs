@@ -45,6 +45,7 @@ pub(crate) fn judge(report: &mut Report, payload: &Tree, against: &Against<'_>) 
     let state = act(report, &entries, against);
     if !against.run.is_rehearsal {
         rehearsed(report, &entries, against);
+        noise(report, &entries, against);
     }
     nonce(report, payload, &state, against);
     marker(report, &entries, &state, against);
@@ -185,6 +186,27 @@ fn rehearsed(report: &mut Report, entries: &[Entry], against: &Against<'_>) {
             && !is_old;
         if !is_fresh {
             let words = format!("is no fresh rehearsal for `{kind}`, {age_ns} ns later");
+            report.find("authority.state", &format!("{PATH}:{line}"), words);
+        }
+    }
+}
+
+/// Finds each rehearsal that told a saving from none only above what the timing gate of a run asks
+/// for: a packet that is rehearsed until it looks quiet is no better for it.
+fn noise(report: &mut Report, entries: &[Entry], against: &Against<'_>) {
+    let Some(timing) = against.prereg.and_then(|prereg| prereg.timing.as_ref()) else {
+        return;
+    };
+    let asked = timing.minimum_saving_ns;
+    for (line, entry) in (1..).zip(entries) {
+        let is_own = entry.kind == "rehearsed" && entry.body.text("packet") == against.digest;
+        let least = entry
+            .body
+            .count("detectable_ns")
+            .filter(|least| is_own && *least > asked);
+        if let Some(least) = least {
+            let words = format!("told savings from {least} ns on, the gate asks for {asked} ns");
+            let line: u64 = line;
             report.find("authority.state", &format!("{PATH}:{line}"), words);
         }
     }

@@ -115,10 +115,15 @@ pub(crate) fn judge(report: &mut Report, leg: &Leg, timing: &Timing) -> Option<F
 /// Returns `100 median(d) / median(A1 + A2)`: what is saved, of what the control takes.
 fn percent(spans: &[[u64; 4]]) -> Fraction {
     let both = |one: u64, other: u64| i128::from(one) + i128::from(other);
-    let saved = spans.iter().map(|[a1, b1, b2, a2]| both(*a1, *a2) - both(*b1, *b2));
+    let saved = spans
+        .iter()
+        .map(|[a1, b1, b2, a2]| both(*a1, *a2) - both(*b1, *b2));
     let taken = spans.iter().map(|[a1, _, _, a2]| both(*a1, *a2));
     let saved = doubled_median(&mut saved.collect::<Vec<i128>>());
-    Fraction::new(100 * saved, doubled_median(&mut taken.collect::<Vec<i128>>()))
+    Fraction::new(
+        100 * saved,
+        doubled_median(&mut taken.collect::<Vec<i128>>()),
+    )
 }
 
 /// Finds a claim that the controller's own spans do not bear out, by half at least.

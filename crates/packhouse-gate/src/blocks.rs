@@ -15,6 +15,10 @@ const LONGEST_NS: u64 = 1 << 62;
 /// Cycles above this are refused: fractions over them stay exact.
 const MOST_CYCLES: u64 = 1 << 32;
 
+/// Blocks that a gate needs at least: of five, all won, a fair coin's two-sided p is 0.0625, and
+/// what so few show of the noise is less than it looks.
+pub const LEAST_BLOCKS: u64 = 6;
+
 /// What a block's four runs took, each for the same number of cycles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spans {
@@ -99,20 +103,37 @@ impl Unpaired {
 impl Paired {
     /// Judges the blocks of one device, each of whose runs was of `cycles` cycles.
     pub fn of(cycles: u64, blocks: &[Spans]) -> Result<Self, Unpaired> {
-        let differences = differences(cycles, blocks)?;
         let below = 2 * i128::from(cycles);
-        let savings = differences.iter().map(|above| exact(*above, below));
-        let wins = differences.iter().filter(|above| **above > 0).count() as u64;
-        let losses = differences.iter().filter(|above| **above < 0).count() as u64;
-        let lower = lower_95_of_doubled_median(&differences);
+        Self::of_whole(&differences(cycles, blocks)?, below)
+    }
+
+    /// Judges paired differences that are no spans: the rows of two starts, one difference for each
+    /// prompt. Wins are differences above zero.
+    pub fn of_differences(differences: &[Rational]) -> Result<Self, Unpaired> {
+        few(differences.len())?;
+        let (whole, below) = in_one_unit(differences).ok_or(Unpaired::TooFine)?;
+        Self::of_whole(&whole, below)
+    }
+
+    /// Differences are `whole / below`, and there is one.
+    fn of_whole(whole: &[i128], below: i128) -> Result<Self, Unpaired> {
+        let wins = whole.iter().filter(|above| **above > 0).count() as u64;
+        let losses = whole.iter().filter(|above| **above < 0).count() as u64;
+        let lower = lower_95_of_doubled_median(whole).ok_or(Unpaired::Empty)?;
+        let over = |above, times: i128| {
+            let below = below.checked_mul(times);
+            let value = below.and_then(|below| Rational::new(above, below));
+            value.ok_or(Unpaired::TooFine)
+        };
+        let savings = whole.iter().map(|above| over(*above, 1));
         Ok(Self {
-            savings: savings.collect(),
+            savings: savings.collect::<Result<_, _>>()?,
             wins,
             losses,
-            median: exact(doubled_median(&mut differences.clone()), 2 * below),
+            median: over(doubled_median(&mut whole.to_vec()), 2)?,
             sign: sign_test(wins, losses).expect("because the blocks are not too many"),
-            hodges_lehmann: exact(doubled_median(&mut pair_sums(&differences)), 4 * below),
-            bootstrap_lower_95: exact(lower.expect("because there is a block"), 2 * below),
+            hodges_lehmann: over(doubled_median(&mut pair_sums(whole)), 4)?,
+            bootstrap_lower_95: over(lower, 2)?,
         })
     }
 
@@ -155,6 +176,35 @@ impl Noise {
     }
 }
 
+/// The Hodges-Lehmann shift of differences: the median of the means of all pairs, each with itself
+/// too.
+pub fn hodges_lehmann(differences: &[Rational]) -> Result<Rational, Unpaired> {
+    few(differences.len())?;
+    let (whole, below) = in_one_unit(differences).ok_or(Unpaired::TooFine)?;
+    let shift = doubled_median(&mut pair_sums(&whole));
+    let below = below.checked_mul(4).ok_or(Unpaired::TooFine)?;
+    Rational::new(shift, below).ok_or(Unpaired::TooFine)
+}
+
+/// The 95 % lower percentile bound of the median of differences, by bootstrap over them in their
+/// order.
+pub fn median_lower_95(differences: &[Rational]) -> Result<Rational, Unpaired> {
+    few(differences.len())?;
+    let (whole, below) = in_one_unit(differences).ok_or(Unpaired::TooFine)?;
+    let lower = lower_95_of_doubled_median(&whole).ok_or(Unpaired::Empty)?;
+    let below = below.checked_mul(2).ok_or(Unpaired::TooFine)?;
+    Rational::new(lower, below).ok_or(Unpaired::TooFine)
+}
+
+/// The median saving as percent of what a cycle of the control takes in the median:
+/// `100 median(d) / median(A1 + A2)`.
+pub fn median_percent(blocks: &[Spans]) -> Result<Rational, Unpaired> {
+    let mut saved = differences(1, blocks)?;
+    let mut taken: Vec<i128> = blocks.iter().map(|spans| sum(spans.control_ns)).collect();
+    let percent = Rational::new(100 * doubled_median(&mut saved), doubled_median(&mut taken));
+    Ok(percent.expect("because spans are above zero and bounded"))
+}
+
 /// What each block's controls took longer than its candidates, over all four runs.
 fn differences(cycles: u64, blocks: &[Spans]) -> Result<Vec<i128>, Unpaired> {
     few(blocks.len())?;
@@ -190,8 +240,4 @@ fn pair_sums(values: &[i128]) -> Vec<i128> {
         values[index..].iter().map(move |right| left + right)
     };
     values.iter().enumerate().flat_map(with_later).collect()
-}
-
-fn exact(above: i128, below: i128) -> Rational {
-    Rational::new(above, below).expect("because spans and cycles are bounded")
 }

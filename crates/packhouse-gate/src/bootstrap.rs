@@ -1,6 +1,7 @@
 //! Bootstraps: what else the same pairs could have shown, by resampling with pinned draws.
 
 use crate::random::Xoshiro;
+use crate::suite::is_figure;
 use packhouse_base::Blame;
 
 /// Resamples of every bootstrap here: with 9999, the least 5 % end exactly at the 500th.
@@ -27,7 +28,7 @@ pub enum Statistic {
 }
 
 /// Why there is nothing to draw from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum NothingDrawn {
     /// There is no start.
     #[error("there is no start")]
@@ -38,13 +39,15 @@ pub enum NothingDrawn {
         /// The start.
         start: usize,
     },
-    /// A row is no number.
-    #[error("row {row} of start {start} is no number")]
-    NoNumber {
+    /// A row is no number, or of a size that no figure has: sums of such could be no number.
+    #[error("row {row} of start {start} is {value}, expected 0 or a size of 1e-60 to 1e60")]
+    Size {
         /// The start.
         start: usize,
         /// The row.
         row: usize,
+        /// Its value.
+        value: f64,
     },
 }
 
@@ -52,7 +55,7 @@ impl NothingDrawn {
     /// Whose side it is on: whoever measured.
     pub fn blame(&self) -> Blame {
         match self {
-            Self::Empty | Self::NoRow { .. } | Self::NoNumber { .. } => Blame::Caller,
+            Self::Empty | Self::NoRow { .. } | Self::Size { .. } => Blame::Caller,
         }
     }
 }
@@ -74,8 +77,9 @@ pub fn hierarchical_lower_95(
         if rows.is_empty() {
             return Err(NothingDrawn::NoRow { start });
         }
-        if let Some(row) = rows.iter().position(|row| !row.is_finite()) {
-            return Err(NothingDrawn::NoNumber { start, row });
+        if let Some(row) = rows.iter().position(|value| !is_figure(*value)) {
+            let value = rows[row];
+            return Err(NothingDrawn::Size { start, row, value });
         }
     }
     let mut random = Xoshiro::seeded(SEED);
@@ -84,8 +88,11 @@ pub fn hierarchical_lower_95(
             .iter()
             .map(|_| {
                 let rows = drawn_of(&mut random, starts);
-                let mut drawn: Vec<f64> =
-                    rows.iter().map(|_| *drawn_of(&mut random, rows)).collect();
+                // A zero below zero is made one that is not.
+                let mut drawn: Vec<f64> = rows
+                    .iter()
+                    .map(|_| *drawn_of(&mut random, rows) + 0.0)
+                    .collect();
                 statistic.of(&mut drawn)
             })
             .collect();

@@ -1,6 +1,7 @@
 //! Crossovers A1, B1, (stop?), B2, A2 of fresh starts: their figures, gates and disposition.
 //!
-//! - Thresholds are declared; none is built in, and one below the noise of the controls is refused.
+//! - Thresholds are declared; none is built in. One that can't be, or is below the noise of the
+//!   controls, is refused, and only those that were held against it judge anything.
 //! - Every gate is judged and listed; the conjunction decides. A gate that can't be judged is
 //!   failed.
 //! - After a first pair that failed there is no second: figures of one are refused.
@@ -8,8 +9,11 @@
 //! - Rows of one pair of starts say nothing of starts: their sign test is labelled with its unit.
 
 mod judge;
+mod thresholds;
 
 pub use judge::{Disposition, Gate, Judged, Misjudged, Outcome, judge};
+
+pub use thresholds::{Bound, Detectable, SameWork, Thresholds, Undetectable};
 
 use crate::sign::{SignTest, sign_test};
 use crate::suite::{NoSummary, median};
@@ -22,10 +26,10 @@ pub struct Leg {
     pub headline: f64,
     /// Its rows, in the suite's order.
     pub rows: Vec<Row>,
-    /// Milliseconds of one cycle of draft and verify, over the suite.
+    /// Milliseconds of one cycle, over the suite: of draft and verify where there is a draft.
     pub cycle_ms: f64,
-    /// What the draft did.
-    pub work: Work,
+    /// What the draft did; none without speculation.
+    pub work: Option<Work>,
     /// Why it is no evidence: inexact rows, cached tokens, unclean ends. Empty where it is.
     pub faults: Vec<String>,
 }
@@ -71,10 +75,17 @@ pub struct Pair {
     pub cycle_saving_ms: f64,
     /// `100 (B / A - 1)` of the cycles.
     pub cycle_percent: f64,
+    /// What the drafts of both did; none where neither speculates.
+    pub work: Option<Drafts>,
+}
+
+/// What the drafts of a control and a candidate did.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Drafts {
     /// `accepted / drafted` of the candidate, less the control's.
     pub acceptance_delta: f64,
     /// Whether every counter is the same in both.
-    pub is_same_work: bool,
+    pub is_same: bool,
 }
 
 /// Why two starts are no pair.
@@ -109,6 +120,9 @@ pub enum NoPair {
     /// Nothing was drafted.
     #[error("nothing was drafted")]
     NoWork,
+    /// One start speculates, and the other doesn't.
+    #[error("one start speculates and the other doesn't")]
+    OneSpeculates,
     /// More tokens were accepted than drafted.
     #[error("{accepted} tokens were accepted of {drafted} drafted")]
     Accepted {
@@ -136,6 +150,7 @@ impl NoPair {
             | Self::Prompt { .. }
             | Self::Figure { .. }
             | Self::NoWork
+            | Self::OneSpeculates
             | Self::Accepted { .. }
             | Self::TooMany { .. }
             | Self::Rows(_) => Blame::Caller,
@@ -160,9 +175,21 @@ impl Pair {
             median_percent: median(&only(|it| it.percent))?,
             cycle_percent: percent("cycle", control.cycle_ms, candidate.cycle_ms)?,
             cycle_saving_ms: control.cycle_ms - candidate.cycle_ms,
-            acceptance_delta: candidate.work.acceptance()? - control.work.acceptance()?,
-            is_same_work: control.work == candidate.work,
+            work: Drafts::of(control.work.as_ref(), candidate.work.as_ref())?,
         })
+    }
+}
+
+impl Drafts {
+    fn of(control: Option<&Work>, candidate: Option<&Work>) -> Result<Option<Self>, NoPair> {
+        match (control, candidate) {
+            (None, None) => Ok(None),
+            (Some(control), Some(candidate)) => Ok(Some(Self {
+                acceptance_delta: candidate.acceptance()? - control.acceptance()?,
+                is_same: control == candidate,
+            })),
+            (None, Some(_)) | (Some(_), None) => Err(NoPair::OneSpeculates),
+        }
     }
 }
 
@@ -179,143 +206,83 @@ impl Work {
     }
 }
 
-/// What two controls, or starts of one arm, differ by.
+/// What the starts of one arm show together. Of fewer than five the median says little of an arm;
+/// only the lowest may be published, however many there are.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Starts {
+    /// How many there are.
+    pub count: u64,
+    /// The lowest headline.
+    pub lowest: f64,
+    /// The median of the headlines.
+    pub median: f64,
+}
+
+impl Starts {
+    /// Takes the headlines of an arm's starts.
+    pub fn of(headlines: &[f64]) -> Result<Self, NoPair> {
+        for headline in headlines {
+            above_zero("headline", *headline)?;
+        }
+        Ok(Self {
+            count: headlines.len() as u64,
+            lowest: headlines.iter().copied().fold(f64::INFINITY, f64::min),
+            median: median(headlines)?,
+        })
+    }
+
+    /// Whether there are enough for the median to tell an effect of a percent.
+    pub fn is_enough(&self) -> bool {
+        self.count >= 5
+    }
+}
+
+/// What one start of a control shows.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Control {
+    /// Its headline, tokens per second.
+    pub headline: f64,
+    /// Milliseconds of one cycle.
+    pub cycle_ms: f64,
+}
+
+/// What two controls, or starts of one arm, differ by: no gate below it can tell a candidate from a
+/// control.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ControlNoise {
-    /// The greatest difference of two controls of one crossover.
+    /// The greatest difference of the headlines of two controls of one crossover.
     pub absolute: f64,
-    /// The greatest `100 difference / lower` of two controls of one crossover: no gate below it can
-    /// tell a candidate from a control.
+    /// The greatest `100 difference / lower` of them.
     pub percent: f64,
+    /// The greatest difference of their cycles, milliseconds.
+    pub cycle_ms: f64,
 }
 
 impl ControlNoise {
-    /// Takes the noise from pairs of controls, each pair's headlines in any order; `None` without a
-    /// pair.
-    pub fn of(pairs: &[[f64; 2]]) -> Result<Option<Self>, NoPair> {
+    /// Takes the noise from pairs of controls, those of a pair in any order; `None` without a pair.
+    pub fn of(pairs: &[[Control; 2]]) -> Result<Option<Self>, NoPair> {
         let mut noise: Option<Self> = None;
         for [first, second] in pairs {
-            let (lower, higher) = (first.min(*second), first.max(*second));
-            above_zero("control", *first)?;
-            above_zero("control", *second)?;
-            let absolute = higher - lower;
-            let percent = 100.0 * absolute / lower;
-            noise = Some(match noise {
-                Some(noise) => Self {
-                    absolute: noise.absolute.max(absolute),
-                    percent: noise.percent.max(percent),
-                },
-                None => Self { absolute, percent },
+            for control in [first, second] {
+                above_zero("control", control.headline)?;
+                above_zero("cycle", control.cycle_ms)?;
+            }
+            let (one, other) = (first.headline, second.headline);
+            let absolute = one.max(other) - one.min(other);
+            let percent = 100.0 * absolute / one.min(other);
+            let cycle_ms = (first.cycle_ms - second.cycle_ms).abs();
+            let before = noise.unwrap_or(Self {
+                absolute,
+                percent,
+                cycle_ms,
+            });
+            noise = Some(Self {
+                absolute: before.absolute.max(absolute),
+                percent: before.percent.max(percent),
+                cycle_ms: before.cycle_ms.max(cycle_ms),
             });
         }
         Ok(noise)
-    }
-}
-
-/// A bound that a figure must be above, or at least at.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Bound {
-    /// Equal is not enough.
-    Above(f64),
-    /// Equal is enough.
-    AtLeast(f64),
-}
-
-impl Bound {
-    /// Whether a figure meets it; no number meets none.
-    pub fn is_met_by(self, figure: f64) -> bool {
-        match self {
-            Self::Above(bound) => figure > bound,
-            Self::AtLeast(bound) => figure >= bound,
-        }
-    }
-
-    /// The number itself.
-    pub fn value(self) -> f64 {
-        match self {
-            Self::Above(bound) | Self::AtLeast(bound) => bound,
-        }
-    }
-}
-
-/// How alike the draft's work must be.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum SameWork {
-    /// Every counter, and every position.
-    Identical,
-    /// The acceptance rates differ by this much at most, either way.
-    AcceptanceWithin(f64),
-}
-
-/// What a crossover must show. Every number is declared before it is run.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Thresholds {
-    /// The candidate's headline against the control's times this ratio.
-    pub headline_ratio: Bound,
-    /// Rows that the candidate must win.
-    pub row_wins: u64,
-    /// The median of the rows' percents.
-    pub median_percent: Bound,
-    /// Milliseconds that a cycle must save.
-    pub cycle_saving_ms: Bound,
-    /// How alike the draft's work must be.
-    pub work: SameWork,
-    /// How far each control may be from the record, as a share of it; none where that is not asked.
-    pub control_health: Option<f64>,
-    /// The record, tokens per second.
-    pub record: f64,
-    /// Each start of the candidate must be above the record times this.
-    pub floor_ratio: f64,
-}
-
-/// Why thresholds can't be used.
-#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
-pub enum Undetectable {
-    /// A threshold is below what the controls differ by.
-    #[error("the {gate} gate asks for {asked} %, controls differ by {noise} %")]
-    BelowNoise {
-        /// Which gate.
-        gate: Gate,
-        /// What it asks for, in percent.
-        asked: f64,
-        /// What the controls differ by, in percent.
-        noise: f64,
-    },
-    /// A threshold is no number.
-    #[error("the {gate} gate's threshold is no number")]
-    NoNumber {
-        /// Which gate.
-        gate: Gate,
-    },
-}
-
-impl Undetectable {
-    /// Whose side it is on: whoever declared the thresholds.
-    pub fn blame(&self) -> Blame {
-        match self {
-            Self::BelowNoise { .. } | Self::NoNumber { .. } => Blame::Caller,
-        }
-    }
-}
-
-impl Thresholds {
-    /// Refuses gates of effect that are below the noise of the controls: they would pass or fail by
-    /// chance.
-    pub fn detectable(&self, noise: &ControlNoise) -> Result<(), Undetectable> {
-        let effects = [
-            (Gate::Headline, 100.0 * (self.headline_ratio.value() - 1.0)),
-            (Gate::MedianPercent, self.median_percent.value()),
-        ];
-        for (gate, asked) in effects {
-            let noise = noise.percent;
-            if asked.is_nan() || noise.is_nan() {
-                return Err(Undetectable::NoNumber { gate });
-            }
-            if asked < noise {
-                return Err(Undetectable::BelowNoise { gate, asked, noise });
-            }
-        }
-        Ok(())
     }
 }
 

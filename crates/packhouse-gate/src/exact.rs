@@ -1,8 +1,9 @@
 //! Exactness: a run's token ids against a teacher's, row by row.
 //!
 //! - A row is exact when it answers the same prompt, nothing was cached, and every token id is the
-//!   same and in its place; where both have a digest of the text, that too.
-//! - An absent count of cached tokens is a fault of its own, never 0.
+//!   same and in its place; where the teacher has a digest of the text, that too.
+//! - What is absent is a fault of its own: a count of cached tokens is never 0, a digest of the
+//!   text never the teacher's.
 //! - One row that differs makes the run differ; rows are never averaged.
 
 use std::fmt;
@@ -45,9 +46,9 @@ pub struct Difference {
 /// Why a row is not exact.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Inexact {
-    /// It is of another prompt: by index, id or digest.
+    /// It is of another prompt: by index, id, digest or tokens.
     Prompt {
-        /// Which of the three.
+        /// Which of the four.
         field: &'static str,
         /// The teacher's.
         expected: String,
@@ -63,6 +64,11 @@ pub enum Inexact {
     CachedAbsent,
     /// Token ids differ.
     Tokens(Difference),
+    /// The teacher has a digest of the text, and the row has none.
+    TextAbsent {
+        /// The teacher's.
+        expected: String,
+    },
     /// The text's digest differs.
     Text {
         /// The teacher's.
@@ -99,6 +105,9 @@ impl fmt::Display for Inexact {
                 formatter.write_str("the server doesn't say how many prompt tokens were cached")
             }
             Self::Tokens(difference) => difference.fmt(formatter),
+            Self::TextAbsent { expected } => {
+                write!(formatter, "the text has no digest, expected {expected}")
+            }
             Self::Text { expected, actual } => {
                 write!(
                     formatter,
@@ -181,14 +190,14 @@ pub fn first_difference(expected: &[u32], actual: &[u32]) -> Option<Difference> 
 /// Everything for which a row is not what its teacher's is.
 pub fn faults(expected: &Row, actual: &Row) -> Vec<Inexact> {
     let mut faults = Vec::new();
-    let index = (
-        expected.prompt_index.to_string(),
-        actual.prompt_index.to_string(),
-    );
+    let text = |count: fn(&Row) -> u64| [expected, actual].map(|row| count(row).to_string());
+    let index = text(|row| row.prompt_index);
+    let tokens = text(|row| row.prompt_tokens);
     let prompt = [
-        ("index", &index.0, &index.1),
+        ("index", &index[0], &index[1]),
         ("id", &expected.prompt_id, &actual.prompt_id),
         ("digest", &expected.prompt_sha256, &actual.prompt_sha256),
+        ("token count", &tokens[0], &tokens[1]),
     ];
     for (field, expected, actual) in prompt {
         if expected != actual {
@@ -207,13 +216,18 @@ pub fn faults(expected: &Row, actual: &Row) -> Vec<Inexact> {
     }
     let difference = first_difference(&expected.token_ids, &actual.token_ids);
     faults.extend(difference.map(Inexact::Tokens));
-    if let (Some(expected), Some(actual)) = (&expected.text_sha256, &actual.text_sha256)
-        && expected != actual
-    {
-        let (expected, actual) = (expected.clone(), actual.clone());
-        faults.push(Inexact::Text { expected, actual });
-    }
+    faults.extend(text_fault(expected, actual));
     faults
+}
+
+/// What is not as it must be with the text; a teacher without a digest of it asks for none.
+fn text_fault(expected: &Row, actual: &Row) -> Option<Inexact> {
+    let expected = expected.text_sha256.clone()?;
+    match actual.text_sha256.clone() {
+        None => Some(Inexact::TextAbsent { expected }),
+        Some(actual) if actual != expected => Some(Inexact::Text { expected, actual }),
+        Some(_) => None,
+    }
 }
 
 /// Whether a full output was followed by an exact row: row 0 has exactly `cap` tokens, and rows 0

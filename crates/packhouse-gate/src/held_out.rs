@@ -48,6 +48,16 @@ pub struct Repetition {
 /// Why a candidate is not promoted.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Unpromoted {
+    /// What a promotion asks for was not declared, or can't be: nothing is promoted by it.
+    #[error("{field} is {value}, expected {expected}")]
+    Undeclared {
+        /// Which of its numbers.
+        field: &'static str,
+        /// Its value.
+        value: f64,
+        /// What it can be.
+        expected: &'static str,
+    },
     /// There are too few packs.
     #[error("{packs} packs were measured, at least {least} are needed")]
     Packs {
@@ -130,7 +140,8 @@ impl Unpromoted {
     /// Whose side it is on: the candidate's, or whoever measured.
     pub fn blame(&self) -> Blame {
         match self {
-            Self::Packs { .. }
+            Self::Undeclared { .. }
+            | Self::Packs { .. }
             | Self::Repetitions { .. }
             | Self::Twice { .. }
             | Self::Gain { .. }
@@ -144,7 +155,7 @@ impl Unpromoted {
 impl Promotion {
     /// Judges all repetitions of all packs; lists every reason against a promotion.
     pub fn judge(&self, repetitions: &[Repetition]) -> Result<(), Vec<Unpromoted>> {
-        let mut reasons = Vec::new();
+        let mut reasons = self.undeclared();
         let mut packs: BTreeMap<&str, BTreeSet<u64>> = BTreeMap::new();
         for one in repetitions {
             if !packs.entry(&one.pack).or_default().insert(one.number) {
@@ -153,8 +164,8 @@ impl Promotion {
             }
         }
         let (count, least) = (packs.len() as u64, self.packs);
-        if count < least.max(1) {
-            let (packs, least) = (count, least.max(1));
+        if count < least {
+            let packs = count;
             reasons.push(Unpromoted::Packs { packs, least });
         }
         let least = self.repetitions;
@@ -180,6 +191,33 @@ impl Promotion {
         }
     }
 
+    /// What of its own numbers can't be.
+    fn undeclared(&self) -> Vec<Unpromoted> {
+        let counts = [
+            ("packs", self.packs),
+            ("repetitions", self.repetitions),
+            ("categories", self.categories.len() as u64),
+        ];
+        let counts = counts.into_iter().filter(|(_, count)| *count == 0);
+        let counts = counts.map(|(field, _)| (field, 0.0, "1 or more"));
+        let percents = [
+            ("wall_percent", self.wall_percent),
+            ("decode_percent", self.decode_percent),
+            ("mixed_percent", self.mixed_percent),
+            ("category_loss_percent", self.category_loss_percent),
+        ];
+        let is_bad = |value: f64| !(value.is_finite() && value >= 0.0);
+        let percents = percents.into_iter().filter(|(_, value)| is_bad(*value));
+        let percents = percents.map(|(field, value)| (field, value, "a number, 0 or above"));
+        let all = counts.chain(percents);
+        let refused = all.map(|(field, value, expected)| Unpromoted::Undeclared {
+            field,
+            value,
+            expected,
+        });
+        refused.collect()
+    }
+
     fn gains(&self, one: &Repetition, reasons: &mut Vec<Unpromoted>) {
         let (pack, number) = (|| one.pack.clone(), one.number);
         let gains = [
@@ -189,7 +227,7 @@ impl Promotion {
         ];
         for (figure, value, least) in gains {
             // No number is at least nothing.
-            let is_met = value >= least;
+            let is_met = value.is_finite() && value >= least;
             if !is_met {
                 let pack = pack();
                 reasons.push(Unpromoted::Gain {
@@ -202,7 +240,7 @@ impl Promotion {
             }
         }
         let lower = one.lower_95;
-        let is_above = lower > 0.0;
+        let is_above = lower.is_finite() && lower > 0.0;
         if !is_above {
             let pack = pack();
             reasons.push(Unpromoted::Bound {
@@ -234,7 +272,7 @@ impl Promotion {
         }
         for (category, value) in &one.p10_percent {
             let value = *value;
-            let is_kept = value >= -self.category_loss_percent;
+            let is_kept = value.is_finite() && value >= -self.category_loss_percent;
             if !is_kept {
                 let (pack, category) = (pack(), category.clone());
                 reasons.push(Unpromoted::Loss {
@@ -260,9 +298,13 @@ pub struct Development {
 }
 
 impl Development {
-    /// Whether all three are met; no number meets none.
+    /// Whether all three are met; what is no number meets none, and is no threshold.
     pub fn is_met_by(&self, emitted: f64, emitted_mixed: f64, draft_and_policy_ms: f64) -> bool {
-        emitted >= self.emitted
+        let measured = [emitted, emitted_mixed, draft_and_policy_ms];
+        let declared = [self.emitted, self.emitted_mixed, self.draft_and_policy_ms];
+        let is_good = |value: &f64| value.is_finite() && *value >= 0.0;
+        measured.iter().chain(&declared).all(is_good)
+            && emitted >= self.emitted
             && emitted_mixed >= self.emitted_mixed
             && draft_and_policy_ms <= self.draft_and_policy_ms
     }

@@ -27,6 +27,7 @@ pub mod sequential;
 pub mod sign;
 pub mod speculation;
 pub mod suite;
+pub mod text;
 pub mod wilcoxon;
 
 pub use blocks::{Noise, Paired, Spans, Unpaired};

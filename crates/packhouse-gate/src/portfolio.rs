@@ -24,6 +24,10 @@ pub struct Part {
     pub regressions: Vec<String>,
     /// Whether it may stall or reorder what the devices do together.
     pub risks_collectives: bool,
+    /// Whether it builds and works with all other parts in one tree.
+    pub is_source_compatible: bool,
+    /// Whether it was frozen before any result of it was seen.
+    pub is_frozen_first: bool,
 }
 
 /// A boundary that a part changes, and how it was shown to be exact with inputs that change.
@@ -43,6 +47,20 @@ pub enum Unadmitted {
     /// There is no part.
     #[error("there is no part")]
     Empty,
+    /// A floor of nothing: everything would be admitted.
+    #[error("the floor is 0 ns of a cycle, expected 1 or more")]
+    NoFloor,
+    /// A part, or what it names, has no name.
+    #[error("part {index} has {what} without a name")]
+    Nameless {
+        /// The part, counted from 0.
+        index: usize,
+        /// `itself`, `a saving`, `a boundary` or `a regression`.
+        what: &'static str,
+    },
+    /// The lower bounds are more than can be summed.
+    #[error("the lower bounds come to more than 2^64 ns of a cycle")]
+    TooMuch,
     /// Two parts have one name.
     #[error("two parts are called {part}")]
     Name {
@@ -101,6 +119,18 @@ pub enum Unadmitted {
         /// The part.
         part: String,
     },
+    /// A part does not go together with the others.
+    #[error("{part} is not source-compatible with the others")]
+    Incompatible {
+        /// The part.
+        part: String,
+    },
+    /// A part was chosen or changed after its results.
+    #[error("{part} was not frozen before its results")]
+    Late {
+        /// The part.
+        part: String,
+    },
     /// All parts together save too little.
     #[error("the lower bounds come to {sum_ns} ns of a cycle, at least {floor_ns} are needed")]
     BelowFloor {
@@ -116,6 +146,9 @@ impl Unadmitted {
     pub fn blame(&self) -> Blame {
         match self {
             Self::Empty
+            | Self::NoFloor
+            | Self::Nameless { .. }
+            | Self::TooMuch
             | Self::Name { .. }
             | Self::Semantics { .. }
             | Self::Unclaimed { .. }
@@ -124,6 +157,8 @@ impl Unadmitted {
             | Self::NoBoundary { .. }
             | Self::Regression { .. }
             | Self::Collectives { .. }
+            | Self::Incompatible { .. }
+            | Self::Late { .. }
             | Self::BelowFloor { .. } => Blame::Caller,
         }
     }
@@ -143,21 +178,44 @@ pub fn admit(parts: &[Part], floor_ns: u64) -> Result<Admitted, Vec<Unadmitted>>
     if parts.is_empty() {
         refusals.push(Unadmitted::Empty);
     }
+    if floor_ns == 0 {
+        refusals.push(Unadmitted::NoFloor);
+    }
     for (index, part) in parts.iter().enumerate() {
+        let nameless = nameless(part).into_iter();
+        refusals.extend(nameless.map(|what| Unadmitted::Nameless { index, what }));
         alone(part, &mut refusals);
         for earlier in &parts[..index] {
             together(earlier, part, &mut refusals);
         }
     }
-    let bounds = parts.iter().map(|part| part.lower_bound_ns);
-    let sum_ns = bounds.fold(0, u64::saturating_add);
-    if sum_ns < floor_ns {
-        refusals.push(Unadmitted::BelowFloor { sum_ns, floor_ns });
+    let mut bounds = parts.iter().map(|part| part.lower_bound_ns);
+    match bounds.try_fold(0, u64::checked_add) {
+        None => refusals.push(Unadmitted::TooMuch),
+        Some(sum_ns) if sum_ns < floor_ns => {
+            refusals.push(Unadmitted::BelowFloor { sum_ns, floor_ns });
+        }
+        Some(sum_ns) if refusals.is_empty() => return Ok(Admitted { sum_ns }),
+        Some(_) => {}
     }
-    match refusals.is_empty() {
-        true => Ok(Admitted { sum_ns }),
-        false => Err(refusals),
-    }
+    Err(refusals)
+}
+
+/// What of a part has no name.
+fn nameless(part: &Part) -> Vec<&'static str> {
+    let is_blank = |name: &str| name.trim().is_empty();
+    let any = |names: &[String]| names.iter().any(|name| is_blank(name));
+    let blank = [
+        ("itself", is_blank(&part.name)),
+        ("a saving", any(&part.saves)),
+        (
+            "a boundary",
+            part.boundaries.iter().any(|one| is_blank(&one.name)),
+        ),
+        ("a regression", any(&part.regressions)),
+    ];
+    let blank = blank.into_iter().filter(|(_, is_blank)| *is_blank);
+    blank.map(|(what, _)| what).collect()
 }
 
 fn alone(part: &Part, refusals: &mut Vec<Unadmitted>) {
@@ -193,6 +251,12 @@ fn alone(part: &Part, refusals: &mut Vec<Unadmitted>) {
     }
     if part.risks_collectives {
         refusals.push(Unadmitted::Collectives { part: name() });
+    }
+    if !part.is_source_compatible {
+        refusals.push(Unadmitted::Incompatible { part: name() });
+    }
+    if !part.is_frozen_first {
+        refusals.push(Unadmitted::Late { part: name() });
     }
 }
 

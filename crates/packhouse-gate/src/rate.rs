@@ -148,7 +148,8 @@ pub struct Burst {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Arrivals {
     started_ns: u64,
-    ended_ns: u64,
+    /// None where the last bursts were left out: what is left of a response has no end.
+    ended_ns: Option<u64>,
     bursts: Vec<Burst>,
 }
 
@@ -204,6 +205,17 @@ pub enum NoRate {
         /// Tokens of the first burst.
         actual: u64,
     },
+    /// Fewer tokens came than were asked for.
+    #[error("{arrived} tokens came, fewer than {token}")]
+    Fewer {
+        /// The last token that was asked for.
+        token: u64,
+        /// Tokens that came.
+        arrived: u64,
+    },
+    /// A part of a response has no wall rate.
+    #[error("wall is of a whole response, not of its first tokens")]
+    Cut,
     /// Arrivals can't give what a server says of itself.
     #[error("server-reported is not made from arrivals")]
     NotReported,
@@ -221,6 +233,8 @@ impl NoRate {
             | Self::TooMany
             | Self::TooFew { .. }
             | Self::First { .. }
+            | Self::Fewer { .. }
+            | Self::Cut
             | Self::NotReported
             | Self::Instant => Blame::Caller,
         }
@@ -256,7 +270,7 @@ impl Arrivals {
         }
         Ok(Self {
             started_ns,
-            ended_ns,
+            ended_ns: Some(ended_ns),
             bursts: joined,
         })
     }
@@ -296,18 +310,28 @@ impl Arrivals {
     }
 
     /// The bursts up to and with the one that holds this token, counted from 1: whole bursts, so
-    /// their tokens may be more.
-    pub fn up_to_token(&self, token: u64) -> Self {
+    /// their tokens may be more. Where later ones are left out, what is left has no wall rate.
+    ///
+    /// # Errors
+    /// When fewer tokens came.
+    pub fn up_to_token(&self, token: u64) -> Result<Self, NoRate> {
+        let arrived = self.tokens().count();
+        if arrived < token {
+            return Err(NoRate::Fewer { token, arrived });
+        }
         let mut before = 0;
         let within = self.bursts.iter().take_while(|burst| {
             let is_within = before < token;
             before += burst.tokens;
             is_within
         });
-        Self {
-            bursts: within.copied().collect(),
-            ..*self
-        }
+        let bursts: Vec<Burst> = within.copied().collect();
+        let is_whole = bursts.len() == self.bursts.len();
+        Ok(Self {
+            started_ns: self.started_ns,
+            ended_ns: self.ended_ns.filter(|_| is_whole),
+            bursts,
+        })
     }
 
     /// Makes the rate of a window from these arrivals.
@@ -331,7 +355,10 @@ impl Arrivals {
                 let [first, .., last] = self.at_least(window)?;
                 (first.at_ns, last.at_ns, arrived)
             }
-            Window::Wall => (self.started_ns, self.ended_ns, arrived),
+            Window::Wall => {
+                let ended_ns = self.ended_ns.ok_or(NoRate::Cut)?;
+                (self.started_ns, ended_ns, arrived)
+            }
             Window::ServerReported => return Err(NoRate::NotReported),
         };
         Rate::of(window, counted, (from_ns, to_ns), arrived)

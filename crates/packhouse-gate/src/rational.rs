@@ -88,6 +88,11 @@ impl Rational {
         if self.numerator < 0 { -size } else { size }
     }
 
+    /// The greatest whole number that is not above it.
+    pub fn floor(self) -> i128 {
+        self.numerator.div_euclid(self.denominator)
+    }
+
     /// The least whole number that is not below it.
     pub fn ceiling(self) -> i128 {
         let floor = self.numerator.div_euclid(self.denominator);

@@ -31,24 +31,26 @@ pub struct ResponseRates {
 }
 
 /// The rates of the first `events` tokens; `None` where `events` is 0 or 1, where there are fewer
-/// offsets, and where the span is not above 0.
+/// offsets, where the span is not above 0, and where anything is no number.
 pub fn window_rates(offsets: &[f64], events: u64) -> Option<WindowRates> {
     let last = usize::try_from(events.checked_sub(1)?).ok()?;
     let span = offsets.get(last)? - offsets.first()?;
     let intervals = events - 1;
-    (intervals > 0 && span > 0.0).then(|| WindowRates {
+    let rates = WindowRates {
         events_over_span: count(events) / span,
         inter_token: count(intervals) / span,
         events,
         intervals,
         span,
-    })
+    };
+    (intervals > 0 && is_above_zero(span) && is_above_zero(rates.events_over_span)).then_some(rates)
 }
 
-/// The rates of a whole response of `tokens` tokens; `None` where there is no token, or a span is
-/// not above 0.
+/// The rates of a whole response of `tokens` tokens; `None` where there is no token, where a span
+/// is no number above 0, and where what came after the first took longer than all of it.
 pub fn response_rates(tokens: u64, elapsed: f64, after_first: f64) -> Option<ResponseRates> {
-    (tokens > 0 && elapsed > 0.0 && after_first > 0.0).then(|| ResponseRates {
+    let is_span = is_above_zero(elapsed) && is_above_zero(after_first) && after_first <= elapsed;
+    (tokens > 0 && is_span).then(|| ResponseRates {
         wall: count(tokens) / elapsed,
         full_after_first: count(tokens) / after_first,
         full_inter_token: count(tokens - 1) / after_first,
@@ -56,9 +58,11 @@ pub fn response_rates(tokens: u64, elapsed: f64, after_first: f64) -> Option<Res
 }
 
 /// A published `events / span` as `intervals / span`: times 0.99 for 100 events. It is for figures
-/// whose offsets are gone; where they are there, `window_rates` gives the last bit too.
-pub fn converted(events_over_span: f64, events: u64) -> f64 {
-    events_over_span * (count(events.saturating_sub(1)) / count(events))
+/// whose offsets are gone; where they are there, `window_rates` gives the last bit too. `None`
+/// where `events` is 0 or 1, and where the figure is no number above 0.
+pub fn converted(events_over_span: f64, events: u64) -> Option<f64> {
+    let is_rate = events > 1 && is_above_zero(events_over_span);
+    is_rate.then(|| events_over_span * count(events - 1) / count(events))
 }
 
 /// Whether a stored figure is the one that was computed again: within 1e-12, absolutely.
@@ -66,9 +70,11 @@ pub fn agrees(stored: f64, computed: f64) -> bool {
     (stored - computed).abs() <= 1e-12
 }
 
-/// Milliseconds of one cycle: `1000 seconds / cycles`, both as counters rose over a suite.
+/// Milliseconds of one cycle: `1000 seconds / cycles`, both as counters rose over a suite; `None`
+/// without a cycle, and where the seconds are no number above 0.
 pub fn cycle_ms(decode_seconds: f64, cycles: u64) -> Option<f64> {
-    (cycles > 0).then(|| 1000.0 * decode_seconds / count(cycles))
+    let is_rise = cycles > 0 && is_above_zero(decode_seconds);
+    is_rise.then(|| 1000.0 * decode_seconds / count(cycles))
 }
 
 /// A counter's rise, which servers give as binary64; `None` where it fell, is no number, or is more
@@ -76,9 +82,14 @@ pub fn cycle_ms(decode_seconds: f64, cycles: u64) -> Option<f64> {
 pub fn rise(before: f64, after: f64) -> Option<u64> {
     let rise = after - before;
     let whole = rise.round();
-    let is_whole = whole >= 0.0 && (rise - whole).abs() <= 1e-6 && whole < 9e15;
+    // By the rise itself: a small fall is rounded to a zero, too.
+    let is_whole = rise >= 0.0 && (rise - whole).abs() <= 1e-6 && whole < 9e15;
     // Below 2^53 the conversion is exact.
     is_whole.then_some(whole as u64)
+}
+
+fn is_above_zero(value: f64) -> bool {
+    value.is_finite() && value > 0.0
 }
 
 /// Counts are far below 2^53, where the conversion is exact.

@@ -118,6 +118,12 @@ pub fn class_balanced<'a>(
     Summary::of(&medians?)
 }
 
+/// Whether a value is 0 or of a size that figures have.
+pub(crate) fn is_figure(value: f64) -> bool {
+    value == 0.0 || SIZES.contains(&value.abs())
+}
+
+/// In order. A zero below zero is made one that is not: their order would be one of signs.
 fn sorted(values: &[f64]) -> Result<Vec<f64>, NoSummary> {
     if values.is_empty() {
         return Err(NoSummary::Empty);
@@ -126,12 +132,12 @@ fn sorted(values: &[f64]) -> Result<Vec<f64>, NoSummary> {
         let count = values.len();
         return Err(NoSummary::TooMany { count });
     }
-    let is_bad = |value: &f64| *value != 0.0 && !SIZES.contains(&value.abs());
+    let is_bad = |value: &f64| !is_figure(*value);
     if let Some((index, value)) = values.iter().enumerate().find(|(_, value)| is_bad(value)) {
         let value = *value;
         return Err(NoSummary::Size { index, value });
     }
-    let mut sorted = values.to_vec();
+    let mut sorted: Vec<f64> = values.iter().map(|value| value + 0.0).collect();
     sorted.sort_by(f64::total_cmp);
     Ok(sorted)
 }

@@ -26,7 +26,10 @@ fn text(value: f64) -> String {
     let shortest = format!("{value}");
     let places = shortest.split('.').nth(1).map_or(0, str::len);
     let rounded = format!("{value:.places$}");
-    if rounded.parse::<f64>().is_ok_and(|again| again.to_bits() == value.to_bits()) {
+    if rounded
+        .parse::<f64>()
+        .is_ok_and(|again| again.to_bits() == value.to_bits())
+    {
         return rounded;
     }
     shortest

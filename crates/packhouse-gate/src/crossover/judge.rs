@@ -1,6 +1,7 @@
 //! The gates of a crossover, all of them listed, and what they come to.
 
-use super::{Bound, Leg, NoPair, Pair, SameWork, Thresholds};
+use super::{Bound, Detectable, Leg, NoPair, Pair, SameWork, Thresholds};
+use crate::text::shortest;
 use packhouse_base::Blame;
 use std::fmt;
 
@@ -115,10 +116,11 @@ impl Misjudged {
 
 /// Judges a crossover: A1 and B1, and B2 and A2 where they were run.
 pub fn judge(
-    thresholds: &Thresholds,
+    thresholds: &Detectable,
     first: [&Leg; 2],
     second: Option<[&Leg; 2]>,
 ) -> Result<Judged, Misjudged> {
+    let thresholds = thresholds.thresholds();
     let [a1, b1] = first;
     let mut outcomes = pair_gates(thresholds, 1, a1, b1)?;
     let failed = outcomes
@@ -150,8 +152,8 @@ pub fn judge(
         gate: Gate::Reproducibility,
         pair: None,
         passed: lower > control,
-        measured: lower.to_string(),
-        threshold: format!("above {control}"),
+        measured: shortest(lower),
+        threshold: format!("above {}", shortest(control)),
     });
     let is_causal = outcomes.iter().all(|outcome| outcome.passed);
     let floor = thresholds.record * thresholds.floor_ratio;
@@ -159,8 +161,8 @@ pub fn judge(
         gate: Gate::Floor,
         pair: None,
         passed: lower > floor,
-        measured: lower.to_string(),
-        threshold: format!("above {floor}"),
+        measured: shortest(lower),
+        threshold: format!("above {}", shortest(floor)),
     });
     let disposition = match (is_causal, lower > floor) {
         (false, _) => Disposition::NegativeOrInconclusive,
@@ -195,7 +197,7 @@ fn pair_gates(
         outcome(
             gate,
             bound.is_met_by(figure),
-            figure.to_string(),
+            shortest(figure),
             shown(bound),
         )
     };
@@ -230,11 +232,11 @@ fn pair_gates(
     if let Some(share) = thresholds.control_health {
         let distance = (control.headline - thresholds.record).abs() / thresholds.record;
         let passed = distance <= share;
-        let threshold = format!("at most {share}");
+        let threshold = format!("at most {}", shortest(share));
         outcomes.push(outcome(
             Gate::ControlHealth,
             passed,
-            distance.to_string(),
+            shortest(distance),
             threshold,
         ));
     }
@@ -252,28 +254,30 @@ fn headline(thresholds: &Thresholds, pair: u8, control: &Leg, candidate: &Leg) -
         gate: Gate::Headline,
         pair: Some(pair),
         passed: bound.is_met_by(candidate.headline),
-        measured: candidate.headline.to_string(),
+        measured: shortest(candidate.headline),
         threshold: shown(bound),
     }
 }
 
 fn work(threshold: SameWork, pair: u8, figures: &Pair) -> Outcome {
-    let (passed, measured, threshold) = match threshold {
-        SameWork::Identical => {
-            let measured = if figures.is_same_work {
+    let (passed, measured, threshold) = match (threshold, figures.work) {
+        (SameWork::NoDraft, None) => (true, "no draft".to_owned(), "no draft".to_owned()),
+        (SameWork::NoDraft, Some(_)) => (false, "a draft".to_owned(), "no draft".to_owned()),
+        (SameWork::Identical | SameWork::AcceptanceWithin(_), None) => {
+            (false, "no draft".to_owned(), "a draft".to_owned())
+        }
+        (SameWork::Identical, Some(drafts)) => {
+            let measured = if drafts.is_same {
                 "identical"
             } else {
                 "different"
             };
-            (
-                figures.is_same_work,
-                measured.to_owned(),
-                "identical".to_owned(),
-            )
+            (drafts.is_same, measured.to_owned(), "identical".to_owned())
         }
-        SameWork::AcceptanceWithin(most) => {
-            let delta = figures.acceptance_delta.abs();
-            (delta <= most, delta.to_string(), format!("at most {most}"))
+        (SameWork::AcceptanceWithin(most), Some(drafts)) => {
+            let delta = drafts.acceptance_delta.abs();
+            let threshold = format!("at most {}", shortest(most));
+            (delta <= most, shortest(delta), threshold)
         }
     };
     Outcome {
@@ -287,7 +291,7 @@ fn work(threshold: SameWork, pair: u8, figures: &Pair) -> Outcome {
 
 fn shown(bound: Bound) -> String {
     match bound {
-        Bound::Above(bound) => format!("above {bound}"),
-        Bound::AtLeast(bound) => format!("at least {bound}"),
+        Bound::Above(bound) => format!("above {}", shortest(bound)),
+        Bound::AtLeast(bound) => format!("at least {}", shortest(bound)),
     }
 }

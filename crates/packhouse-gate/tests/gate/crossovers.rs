@@ -1,7 +1,8 @@
 //! Crossovers: figures, gates, dispositions; portfolios.
 
 use packhouse_gate::crossover::{
-    Bound, Disposition, Gate, Judged, Leg, NoPair, Pair, Row, SameWork, Thresholds, Work, judge,
+    Bound, ControlNoise, Detectable, Disposition, Gate, Judged, Leg, NoPair, Pair, Row, SameWork,
+    Starts, Thresholds, Work, judge,
 };
 use packhouse_gate::portfolio::{Admitted, Boundary, Part, admit};
 
@@ -38,14 +39,32 @@ pub(crate) fn leg(headline: f64, rows: &[f64]) -> Leg {
         headline,
         rows: rows.iter().enumerate().map(row).collect(),
         cycle_ms: 93.0,
-        work: Work {
+        work: Some(Work {
             cycles: 1720,
             drafted: 12_040,
             accepted: 4642,
             positions: vec![1272, 935, 710, 567, 468, 391, 299],
-        },
+        }),
         faults: vec![],
     }
+}
+
+/// What the draft of a start did.
+fn work(leg: &mut Leg) -> &mut Work {
+    leg.work.as_mut().expect("because there is a draft")
+}
+
+/// Controls that differ in nothing.
+const QUIET: ControlNoise = ControlNoise {
+    absolute: 0.0,
+    percent: 0.0,
+    cycle_ms: 0.0,
+};
+
+/// Thresholds beside controls that differ in nothing.
+pub(crate) fn beside_quiet_controls(thresholds: &Thresholds) -> Detectable {
+    let detectable = thresholds.detectable(&QUIET);
+    detectable.expect("because they can be")
 }
 
 fn control() -> Leg {
@@ -65,7 +84,8 @@ fn failed(judged: &Judged) -> Vec<Gate> {
 }
 
 fn phase_one(thresholds: &Thresholds, control: &Leg, candidate: &Leg) -> Judged {
-    judge(thresholds, [control, candidate], None).expect("because they are a pair")
+    let thresholds = beside_quiet_controls(thresholds);
+    judge(&thresholds, [control, candidate], None).expect("because they are a pair")
 }
 
 /// Headlines and cycles of a published crossover.
@@ -95,25 +115,58 @@ fn deltas_of_a_published_crossover() {
         assert_eq!(format!("{:.4}", pair.cycle_percent), cycle);
         assert_eq!((pair.wins, pair.losses, pair.sign.two_sided), (0, 0, 1.0));
     }
-    let w1 = Pair::of(&leg(34.969419, &[1.0]), &leg(34.029105, &[1.0]));
-    let w1 = w1.expect("because they are a pair");
-    assert_eq!(format!("{:.4}", w1.headline_percent), "-2.6890");
+}
+
+/// W1-N128 saved 3.752688 ms of a cycle, its draft did the same work, and it was slower: three of
+/// thirteen rows were won, and the headline stopped it after the first pair. Headlines, counters,
+/// wins, the paired median and the saving are published; the rows are made to give them.
+#[test]
+fn a_cheaper_cycle_with_a_lost_headline_is_stopped_after_its_first_pair() {
+    let mut rates = [100.0 - 3.0578; 13];
+    rates[..3].fill(101.0);
+    let mut control = Leg {
+        cycle_ms: 90.0,
+        ..leg(34.969419, &[100.0; 13])
+    };
+    let mut candidate = Leg {
+        cycle_ms: 90.0 - 3.752688,
+        ..leg(34.029105, &rates)
+    };
+    (work(&mut control).accepted, work(&mut control).drafted) = (4641, 12_047);
+    (work(&mut candidate).accepted, work(&mut candidate).drafted) = (4642, 12_040);
+    let pair = Pair::of(&control, &candidate).expect("because they are a pair");
+    assert_eq!(format!("{:.5}", pair.headline_percent), "-2.68896");
+    assert_eq!((pair.wins, pair.losses), (3, 10));
+    assert_eq!(format!("{:.4}", pair.median_percent), "-3.0578");
+    assert_eq!(format!("{:.6}", pair.cycle_saving_ms), "3.752688");
+    let stack = Thresholds {
+        work: SameWork::AcceptanceWithin(0.001),
+        cycle_saving_ms: Bound::AtLeast(0.15),
+        ..FUSION
+    };
+    let judged = phase_one(&stack, &control, &candidate);
+    assert_eq!(
+        failed(&judged),
+        [Gate::Headline, Gate::RowWins, Gate::MedianPercent]
+    );
+    assert_eq!(judged.disposition, Disposition::PhaseOneStop);
 }
 
 #[test]
 fn acceptance_may_differ_by_a_thousandth_where_work_need_not_be_the_same() {
     let mut control = control();
     let mut candidate = candidate();
-    (control.work.accepted, control.work.drafted) = (4641, 12_047);
-    (candidate.work.accepted, candidate.work.drafted) = (4642, 12_040);
+    (work(&mut control).accepted, work(&mut control).drafted) = (4641, 12_047);
+    (work(&mut candidate).accepted, work(&mut candidate).drafted) = (4642, 12_040);
     let pair = Pair::of(&control, &candidate).expect("because they are a pair");
-    assert_eq!(format!("{:.9}", pair.acceptance_delta), "0.000307034");
+    let drafts = pair.work.expect("because both have a draft");
+    assert_eq!(format!("{:.9}", drafts.acceptance_delta), "0.000307034");
     assert_eq!(failed(&phase_one(&METADATA, &control, &candidate)), []);
     assert_eq!(
         failed(&phase_one(&FUSION, &control, &candidate)),
         [Gate::Work]
     );
-    candidate.work.accepted = 4654;
+    work(&mut candidate).accepted = 4654;
     assert_eq!(
         failed(&phase_one(&METADATA, &control, &candidate)),
         [Gate::Work]
@@ -124,7 +177,7 @@ fn acceptance_may_differ_by_a_thousandth_where_work_need_not_be_the_same() {
         failed(&phase_one(&FUSION, &self::control(), &candidate)),
         []
     );
-    candidate.work.positions.swap(0, 1);
+    work(&mut candidate).positions.swap(0, 1);
     assert_eq!(
         failed(&phase_one(&FUSION, &self::control(), &candidate)),
         [Gate::Work]
@@ -202,7 +255,8 @@ fn all_four_legs_come_to_one_disposition() {
             headline: a2,
             ..control()
         };
-        let judged = judge(thresholds, [&control(), &at(b1)], Some([&at(b2), &a2]));
+        let thresholds = beside_quiet_controls(thresholds);
+        let judged = judge(&thresholds, [&control(), &at(b1)], Some([&at(b2), &a2]));
         let judged = judged.expect("because they are pairs");
         (judged.disposition, failed(&judged))
     };
@@ -277,10 +331,10 @@ fn starts_that_are_no_pair_say_why() {
         "rows: there is no value"
     );
     let mut idle = control();
-    idle.work.drafted = 0;
+    work(&mut idle).drafted = 0;
     assert_eq!(said(idle, candidate()), "nothing was drafted");
     let mut wild = control();
-    wild.work.accepted = 12_041;
+    work(&mut wild).accepted = 12_041;
     assert_eq!(
         said(wild, candidate()),
         "12041 tokens were accepted of 12040 drafted"
@@ -305,6 +359,8 @@ fn part(name: &str, lower_bound_ns: u64) -> Part {
         keeps_semantics: true,
         regressions: vec![],
         risks_collectives: false,
+        is_source_compatible: true,
+        is_frozen_first: true,
     }
 }
 
@@ -323,7 +379,11 @@ fn a_portfolio_is_admitted_by_the_sum_of_its_lower_bounds() {
         ["the lower bounds come to 499999 ns of a cycle, at least 500000 are needed"]
     );
     let huge = [part("a", u64::MAX), part("b", u64::MAX)];
-    assert_eq!(admit(&huge, FLOOR_NS), Ok(Admitted { sum_ns: u64::MAX }));
+    let refused = admit(&huge, FLOOR_NS).expect_err("because it is no sum");
+    assert_eq!(
+        refused[0].to_string(),
+        "the lower bounds come to more than 2^64 ns of a cycle"
+    );
 }
 
 #[test]
@@ -339,6 +399,8 @@ fn every_reason_against_a_portfolio_is_listed() {
     let mut third = part("second", 0);
     third.saves.clear();
     third.boundaries.clear();
+    third.is_source_compatible = false;
+    third.is_frozen_first = false;
     let refused = admit(&[first, second, third], FLOOR_NS).expect_err("because of much");
     let said: Vec<String> = refused.iter().map(ToString::to_string).collect();
     assert_eq!(
@@ -352,9 +414,108 @@ fn every_reason_against_a_portfolio_is_listed() {
             "first and second both claim the work of first",
             "second doesn't say what it saves",
             "second names no boundary that it changes",
+            "second is not source-compatible with the others",
+            "second was not frozen before its results",
             "two parts are called second",
         ]
     );
-    let empty = admit(&[], 0).expect_err("because there is no part");
+    let empty = admit(&[], 1).expect_err("because there is no part");
     assert_eq!(empty[0].to_string(), "there is no part");
+    // Nothing is above nothing, and what has no name can't be told from anything.
+    let mut blank = part(" ", 9);
+    blank.saves.push(String::new());
+    blank.boundaries[0].name.clear();
+    blank.regressions.push("\t".to_owned());
+    let refused = admit(&[blank], 0).expect_err("because nothing is named");
+    let said: Vec<String> = refused.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        said[..5],
+        [
+            "the floor is 0 ns of a cycle, expected 1 or more",
+            "part 0 has itself without a name",
+            "part 0 has a saving without a name",
+            "part 0 has a boundary without a name",
+            "part 0 has a regression without a name",
+        ]
+    );
+}
+
+/// A record of -33 made every control healthy, and one of 0 put every candidate above its floor.
+#[test]
+fn thresholds_that_cannot_be_judge_nothing() {
+    let said = |change: fn(&mut Thresholds)| {
+        let mut thresholds = METADATA;
+        change(&mut thresholds);
+        let refused = thresholds.detectable(&QUIET);
+        refused.expect_err("because it can't be").to_string()
+    };
+    let record = "the floor gate: record is ";
+    for (change, value) in [
+        ((|it| it.record = -33.0) as fn(&mut Thresholds), "-33"),
+        (|it| it.record = 0.0, "0"),
+    ] {
+        assert_eq!(
+            said(change),
+            format!("{record}{value}, expected a number above 0")
+        );
+    }
+    assert_eq!(
+        said(|it| it.record = f64::NEG_INFINITY),
+        format!("{record}-inf, expected a number")
+    );
+    assert_eq!(
+        said(|it| it.floor_ratio = f64::NEG_INFINITY),
+        "the floor gate: floor_ratio is -inf, expected a number"
+    );
+    assert_eq!(
+        said(|it| it.control_health = Some(-0.02)),
+        "the control-health gate: control_health is -0.02, expected a number above 0"
+    );
+    assert_eq!(
+        said(|it| it.work = SameWork::AcceptanceWithin(f64::INFINITY)),
+        "the work gate: the acceptance's share is inf, expected a number"
+    );
+    assert_eq!(
+        said(|it| it.headline_ratio = Bound::AtLeast(0.0)),
+        "the headline gate: headline_ratio is 0, expected a number above 0"
+    );
+}
+
+/// Two engines without a draft: nothing of drafts is compared, and nothing of them is made up.
+#[test]
+fn starts_without_a_draft_are_paired_by_what_they_have() {
+    let without = |leg: Leg| Leg { work: None, ..leg };
+    let plain = Thresholds {
+        work: SameWork::NoDraft,
+        ..METADATA
+    };
+    let (control, candidate) = (without(control()), without(candidate()));
+    assert_eq!(failed(&phase_one(&plain, &control, &candidate)), []);
+    assert_eq!(
+        failed(&phase_one(&METADATA, &control, &candidate)),
+        [Gate::Work]
+    );
+    assert_eq!(
+        failed(&phase_one(&plain, &self::control(), &self::candidate())),
+        [Gate::Work]
+    );
+    assert_eq!(
+        Pair::of(&control, &self::candidate()),
+        Err(NoPair::OneSpeculates)
+    );
+}
+
+/// A single start once looked 0.058 below its target, when the median of several was 1.5 % short.
+#[test]
+fn an_arm_has_the_median_of_its_starts_beside_the_lowest() {
+    let starts = Starts::of(&[102.0, 100.4, 100.5, 100.6, 101.0]);
+    let starts = starts.expect("because they are above zero");
+    assert_eq!(
+        (starts.count, starts.lowest, starts.median),
+        (5, 100.4, 100.6)
+    );
+    assert!(starts.is_enough());
+    let two = Starts::of(&[102.0, 100.0]).expect("because they are above zero");
+    assert_eq!((two.median, two.is_enough()), (101.0, false));
+    assert!(Starts::of(&[]).is_err() && Starts::of(&[1.0, 0.0]).is_err());
 }

@@ -69,7 +69,7 @@ fn a_run_is_exact_only_when_every_row_is() {
         said(|run| run.push(row(3, &[1]))),
         ["the teacher has no such row"]
     );
-    assert_eq!(said(|run| run.swap(1, 2)).len(), 2 * 5);
+    assert_eq!(said(|run| run.swap(1, 2)).len(), 2 * 6);
 }
 
 #[test]
@@ -96,9 +96,10 @@ fn prompt_cache_and_text_count_too() {
         text,
         [format!("the text has digest ab, expected {:064x}", 1_002)]
     );
-    let mut run = teacher();
-    run[2].text_sha256 = None;
-    assert!(Exactness::of(&teacher(), &run).is_exact());
+    assert_eq!(
+        said(|run| run[1].prompt_tokens = 863),
+        ["the prompt's token count is 863, expected 100"]
+    );
 }
 
 /// Absent is not 0: a server that doesn't say what it cached is no evidence that it cached nothing.
@@ -108,6 +109,24 @@ fn an_absent_count_of_cached_tokens_is_a_fault() {
         said(|run| run[0].cached_tokens = None),
         ["the server doesn't say how many prompt tokens were cached"]
     );
+}
+
+/// A row whose text nobody took was exact beside a teacher who has it: absence of evidence passed.
+#[test]
+fn an_absent_digest_of_the_text_is_a_fault_where_the_teacher_has_one() {
+    assert_eq!(
+        said(|run| run[2].text_sha256 = None),
+        [format!("the text has no digest, expected {:064x}", 1_002)]
+    );
+    // A teacher of token ids alone asks for none.
+    let compact = |mut rows: Vec<Row>| {
+        for row in &mut rows {
+            row.text_sha256 = None;
+        }
+        rows
+    };
+    assert!(Exactness::of(&compact(teacher()), &teacher()).is_exact());
+    assert!(Exactness::of(&compact(teacher()), &compact(teacher())).is_exact());
 }
 
 /// It was once published as a test of long contexts: no long context follows anything here.

@@ -1,11 +1,11 @@
 //! Failures of the reference lab that can't happen again: fragile headlines, gates below the noise,
 //! and rates that count one interval too many.
 
-use crate::crossovers::{METADATA, leg};
+use crate::crossovers::{METADATA, beside_quiet_controls, leg};
 use packhouse_gate::blocks::{Noise, Spans};
 use packhouse_gate::bootstrap::{Statistic, hierarchical_lower_95};
 use packhouse_gate::crossover::{
-    Bound, ControlNoise, Disposition, Gate, Leg, Misjudged, Pair, Thresholds, judge,
+    Bound, Control, ControlNoise, Disposition, Gate, Leg, Misjudged, Pair, Thresholds, judge,
 };
 use packhouse_gate::random::Xoshiro;
 use packhouse_gate::rate::{Arrivals, Burst, NoRate, Window};
@@ -43,7 +43,11 @@ fn a_headline_of_one_row_and_ten_wins_are_both_shown_and_neither_is_called_signi
         record: 31.0,
         ..METADATA
     };
-    let judged = judge(&thresholds, [&control, &candidate], None);
+    let judged = judge(
+        &beside_quiet_controls(&thresholds),
+        [&control, &candidate],
+        None,
+    );
     let judged = judged.expect("because they are a pair");
     assert_eq!(judged.disposition, Disposition::PhaseOneStop);
     let listed: Vec<(Gate, bool)> = judged
@@ -65,10 +69,22 @@ fn a_headline_of_one_row_and_ten_wins_are_both_shown_and_neither_is_called_signi
     );
 }
 
+/// Headlines and cycles of the two controls of one published crossover.
+pub(crate) const TWO_CONTROLS: [Control; 2] = [
+    Control {
+        headline: 32.942323,
+        cycle_ms: 92.960307,
+    },
+    Control {
+        headline: 31.173546,
+        cycle_ms: 93.909673,
+    },
+];
+
 /// Gates of 0.25 % and of "faster at all" were asked where two controls differed by 5.67 %.
 #[test]
 fn a_gate_below_what_two_controls_differ_by_is_refused() {
-    let noise = ControlNoise::of(&[[32.942323, 31.173546]]);
+    let noise = ControlNoise::of(&[TWO_CONTROLS]);
     let noise = noise
         .expect("because they are above zero")
         .expect("because there is a pair");
@@ -93,14 +109,29 @@ fn a_gate_below_what_two_controls_differ_by_is_refused() {
         median_percent: Bound::AtLeast(5.7),
         ..headline
     };
-    assert_eq!(wide.detectable(&noise), Ok(()));
+    let saving = Thresholds {
+        cycle_saving_ms: Bound::AtLeast(0.94),
+        ..wide
+    };
+    assert_eq!(
+        said(&saving),
+        format!(
+            "the cycle-saving gate asks for 0.94 ms, controls differ by {} ms",
+            noise.cycle_ms
+        )
+    );
+    let above = Thresholds {
+        cycle_saving_ms: Bound::AtLeast(0.95),
+        ..wide
+    };
+    assert!(above.detectable(&noise).is_ok());
     let none = Thresholds {
         median_percent: Bound::Above(f64::NAN),
         ..headline
     };
     assert_eq!(
         said(&none),
-        "the median-percent gate's threshold is no number"
+        "the median-percent gate: median_percent is NaN, expected a number"
     );
 }
 
@@ -145,14 +176,15 @@ fn one_pair_of_legs_is_never_a_record_and_the_higher_start_is_never_published() 
         ..leg(headline, &[34.0; 13])
     };
     let (b1, b2) = (at(90.0), at(34.0));
-    let one = judge(&METADATA, [&control, &b1], None).expect("because they are a pair");
+    let thresholds = beside_quiet_controls(&METADATA);
+    let one = judge(&thresholds, [&control, &b1], None).expect("because they are a pair");
     assert_eq!(one.disposition, Disposition::PhaseOnePassed);
     assert!(
         one.outcomes
             .iter()
             .all(|outcome| outcome.gate != Gate::Floor)
     );
-    let all = judge(&METADATA, [&control, &b1], Some([&b2, &control]));
+    let all = judge(&thresholds, [&control, &b1], Some([&b2, &control]));
     let publishable = all.expect("because they are pairs").disposition;
     assert_eq!(
         publishable,
@@ -164,7 +196,8 @@ fn one_pair_of_legs_is_never_a_record_and_the_higher_start_is_never_published() 
 fn a_second_pair_after_a_first_that_failed_is_refused() {
     let control = leg(33.0, &[33.0; 13]);
     let slower = leg(32.0, &[34.0; 13]);
-    let refused = judge(&METADATA, [&control, &slower], Some([&slower, &control]));
+    let thresholds = beside_quiet_controls(&METADATA);
+    let refused = judge(&thresholds, [&control, &slower], Some([&slower, &control]));
     let refused = refused.expect_err("because the first pair failed");
     assert_eq!(
         refused,

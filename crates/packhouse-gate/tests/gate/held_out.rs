@@ -95,12 +95,52 @@ fn a_promotion_needs_every_pack_every_repetition_and_every_category() {
             "pack B, repetition 1: easy is not declared"
         ]
     );
+}
+
+/// A promotion that asked for no category and no repetition promoted whatever was measured.
+#[test]
+fn a_promotion_that_asks_for_nothing_promotes_nothing() {
+    let said = |promotion: &Promotion, repetitions: &[Repetition]| {
+        let reasons = promotion
+            .judge(repetitions)
+            .expect_err("because of nothing");
+        reasons
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<String>>()
+    };
     let nothing = Promotion {
         packs: 0,
+        repetitions: 0,
         categories: BTreeSet::new(),
+        wall_percent: f64::NEG_INFINITY,
+        mixed_percent: -0.5,
         ..promotion()
     };
-    assert!(nothing.judge(&[]).is_err());
+    assert_eq!(
+        said(&nothing, &[]),
+        [
+            "packs is 0, expected 1 or more",
+            "repetitions is 0, expected 1 or more",
+            "categories is 0, expected 1 or more",
+            "wall_percent is -inf, expected a number, 0 or above",
+            "mixed_percent is -0.5, expected a number, 0 or above",
+        ]
+    );
+    let mut endless = repetitions();
+    endless[0].wall_percent = f64::INFINITY;
+    endless[1].lower_95 = f64::INFINITY;
+    endless[2]
+        .p10_percent
+        .insert("code".to_owned(), f64::INFINITY);
+    assert_eq!(
+        said(&promotion(), &endless),
+        [
+            "pack A, repetition 0: wall is inf %, at least 5 % is needed",
+            "pack A, repetition 1: the lower bound is inf, not above 0",
+            "pack B, repetition 0: code is inf % at its 10th percentile",
+        ]
+    );
 }
 
 #[test]
@@ -115,4 +155,10 @@ fn a_development_run_meets_all_three_figures_or_none() {
     assert!(!least.is_met_by(2.2, 1.99, 3.0));
     assert!(!least.is_met_by(2.2, 2.0, 3.01));
     assert!(!least.is_met_by(2.2, 2.0, f64::NAN));
+    assert!(!least.is_met_by(f64::INFINITY, 2.0, 3.0));
+    let none = Development {
+        emitted: f64::NEG_INFINITY,
+        ..least
+    };
+    assert!(!none.is_met_by(2.2, 2.0, 3.0));
 }

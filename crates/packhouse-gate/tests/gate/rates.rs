@@ -115,14 +115,35 @@ fn tokens_of_one_time_are_one_burst_however_they_are_listed() {
 fn a_window_never_cuts_a_burst() {
     let bursts: Vec<Burst> = (1..=40).map(|index| burst(1_000 * index, 8)).collect();
     let all = arrivals(&bursts);
-    let window = all.up_to_token(100);
+    let up_to = |token| all.up_to_token(token).expect("because so many came");
+    let window = up_to(100);
     assert_eq!(window.tokens(), Tokens::of(104));
     let rate = rate(&window, Window::InterToken { k_first: 8 });
     assert_eq!((rate.counted(), rate.ends_ns()), (96, (1_000, 13_000)));
-    assert_eq!(all.up_to_token(104), window);
-    assert_eq!(all.up_to_token(105).tokens(), Tokens::of(112));
-    assert_eq!(all.up_to_token(0).tokens(), Tokens::of(0));
-    assert_eq!(all.up_to_token(1_000), all);
+    assert_eq!(up_to(104), window);
+    assert_eq!(up_to(105).tokens(), Tokens::of(112));
+    assert_eq!(up_to(0).tokens(), Tokens::of(0));
+    assert_eq!(up_to(320), all);
+}
+
+/// The first hundred tokens had the whole response's end, and so a wall rate of a fifth of its own;
+/// and where fewer had come than were asked for, there was a rate all the same.
+#[test]
+fn the_first_tokens_of_a_response_have_no_wall_rate_and_fewer_than_asked_no_rate_at_all() {
+    let at_ns: Vec<u64> = (0..512).map(|index| 1_000 + 10 * index).collect();
+    let whole = Arrivals::of_tokens(0, 25_000, &at_ns).expect("because they rise");
+    assert_eq!(rate(&whole, Window::Wall).per_second(), 20_480_000.0);
+    let first = whole.up_to_token(100).expect("because so many came");
+    assert_eq!(first.rate(Window::Wall), Err(NoRate::Cut));
+    assert_eq!(rate(&first, Window::EventsOverSpan).counted(), 100);
+    let said = NoRate::Cut.to_string();
+    assert_eq!(said, "wall is of a whole response, not of its first tokens");
+    let last = whole.up_to_token(512).expect("because so many came");
+    assert_eq!(rate(&last, Window::Wall).counted(), 512);
+    let eight = arrivals(&[burst(147, 5), burst(157, 3)]);
+    let fewer = eight.up_to_token(9).expect_err("because eight came");
+    assert_eq!(fewer.to_string(), "8 tokens came, fewer than 9");
+    assert!(eight.up_to_token(8).is_ok());
 }
 
 #[test]

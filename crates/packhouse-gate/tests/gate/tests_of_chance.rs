@@ -1,6 +1,8 @@
 //! Bounds, tests and plans where what they give can be seen without a second implementation.
 
-use packhouse_gate::blocks::{Noise, Paired, Spans, Unpaired};
+use packhouse_gate::blocks::{
+    Noise, Paired, Spans, Unpaired, hodges_lehmann, median_lower_95, median_percent,
+};
 use packhouse_gate::bootstrap::{NothingDrawn, Statistic, hierarchical_lower_95};
 use packhouse_gate::permutation::{Start, Unpermuted, permutation};
 use packhouse_gate::rational::Rational;
@@ -219,9 +221,76 @@ fn hierarchical_bounds_are_below_the_figure_and_need_rows() {
         Err(NothingDrawn::NoRow { start: 1 })
     );
     let bad = none(&[vec![1.0, f64::INFINITY]]);
-    assert_eq!(bad, Err(NothingDrawn::NoNumber { start: 0, row: 1 }));
     let said = bad.expect_err("because it is no number").to_string();
-    assert_eq!(said, "row 1 of start 0 is no number");
+    assert_eq!(
+        said,
+        "row 1 of start 0 is inf, expected 0 or a size of 1e-60 to 1e60"
+    );
+}
+
+/// Of finite rows came a bound that was no number, and one that was infinite.
+#[test]
+fn a_hierarchical_bound_is_a_number_or_there_is_none() {
+    let of = |starts: &[Vec<f64>], statistic| hierarchical_lower_95(starts, statistic);
+    let huge = [vec![1e308; 2], vec![-1e308; 2]];
+    for (statistic, size) in [(Statistic::Mean, 1e308), (Statistic::Median, 1e61)] {
+        let huge = huge
+            .clone()
+            .map(|rows| rows.iter().map(|row| row / 1e308 * size).collect());
+        let refused = of(&huge, statistic);
+        assert!(
+            matches!(
+                refused,
+                Err(NothingDrawn::Size {
+                    start: 0,
+                    row: 0,
+                    ..
+                })
+            ),
+            "{refused:?}"
+        );
+        let most = of(&[vec![1e60; 2], vec![1e60; 2]], statistic);
+        assert_eq!(most, Ok(1e60));
+        // Zeros of both signs are one.
+        let zero = of(&[vec![0.0, -0.0, 0.0], vec![-0.0, -0.0]], statistic);
+        assert_eq!(zero.map(f64::to_bits), Ok(0));
+    }
+    let least = Summary::of(&[0.0, -0.0]).map(|it| [it.min, it.median].map(f64::to_bits));
+    assert_eq!(least, Ok([0, 0]));
+}
+
+/// Rows of two starts are differences and no spans: their shift is the same one.
+#[test]
+fn paired_rows_have_the_figures_of_blocks_with_the_same_savings() {
+    let blocks = [
+        block(1_007, 1_000),
+        block(999, 1_004),
+        block(1_003, 1_001),
+        block(1_000, 1_000),
+        block(1_011, 1_002),
+    ];
+    let paired = Paired::of(6, &blocks).expect("because there are blocks");
+    let rows = &paired.savings;
+    assert_eq!(Paired::of_differences(rows), Ok(paired.clone()));
+    assert_eq!(hodges_lehmann(rows), Ok(paired.hodges_lehmann));
+    assert_eq!(median_lower_95(rows), Ok(paired.bootstrap_lower_95));
+    // Of thirteen rows, by hand: the means of all pairs of 1 to 13 have 7 in their middle.
+    let thirteen: Vec<Rational> = (1..=13).map(Rational::whole).collect();
+    assert_eq!(hodges_lehmann(&thirteen), Ok(Rational::whole(7)));
+    let deltas = [0.5, -0.25, 2.0].map(|delta| Rational::of_binary64(delta).expect("small"));
+    assert_eq!(
+        hodges_lehmann(&deltas).map(|it| it.to_string()),
+        Ok("11/16".into())
+    );
+    assert_eq!(hodges_lehmann(&[]), Err(Unpaired::Empty));
+    assert_eq!(median_lower_95(&[]), Err(Unpaired::Empty));
+    assert_eq!(Paired::of_differences(&[]), Err(Unpaired::Empty));
+    // 100 (2 * 7) / (2 * 1003): the middle saving of the middle control.
+    let percent = median_percent(&[block(1_003, 996), block(1_000, 999), block(1_020, 1_000)]);
+    assert_eq!(percent.map(|it| it.to_string()), Ok("700/1003".into()));
+    assert_eq!(median_percent(&[]), Err(Unpaired::Empty));
+    let most = median_percent(&[block(1 << 62, 1), block(1, 1 << 62)]);
+    assert_eq!(most, Ok(Rational::ZERO));
 }
 
 #[test]

@@ -1,18 +1,27 @@
 //! Published figures of the reference lab, made again to the last bit that was published.
 
+use crate::failures::TWO_CONTROLS;
 use packhouse_gate::blocks::{Noise, Paired, Spans};
 use packhouse_gate::bootstrap::{SEED, Statistic, hierarchical_lower_95};
-use packhouse_gate::crossover::ControlNoise;
+use packhouse_gate::crossover::{Control, ControlNoise};
 use packhouse_gate::random::Xoshiro;
-use packhouse_gate::rate::{Arrivals, Window};
-use packhouse_gate::recorded::{agrees, converted, cycle_ms, response_rates, window_rates};
+use packhouse_gate::rate::{Arrivals, Burst, Window};
+use packhouse_gate::recorded::{agrees, converted, cycle_ms, response_rates, rise, window_rates};
 use packhouse_gate::sign::{least_attainable, sign_test};
 use packhouse_gate::speculation::{Counters, Speculation};
 use packhouse_gate::suite::{Summary, median};
+use packhouse_gate::text::shortest;
 
 /// Row 0 of the record: the first and the hundredth token, in seconds.
 const FIRST: f64 = 10.328412583003228;
 const HUNDREDTH: f64 = 22.82249498800229;
+/// From its first token to its second.
+const STALL: f64 = 11.430783651998354;
+
+/// The nearest whole nanosecond.
+fn nanoseconds(seconds: f64) -> u64 {
+    (seconds * 1e9).round() as u64
+}
 
 /// What is published with a number of digits.
 fn digits(value: f64, places: usize) -> String {
@@ -21,16 +30,23 @@ fn digits(value: f64, places: usize) -> String {
 
 #[test]
 fn row_0_of_the_record_has_both_its_rates_to_the_last_bit() {
-    let mut offsets = vec![FIRST + 11.430783651998354; 100];
+    let mut offsets = vec![FIRST + STALL; 100];
     offsets[0] = FIRST;
     offsets[99] = HUNDREDTH;
     let rates = window_rates(&offsets, 100).expect("because there are 100 tokens");
     assert_eq!(rates.events_over_span, 8.003789054567829);
     assert_eq!(rates.inter_token, 7.923751164022152);
     assert_eq!((rates.events, rates.intervals), (100, 99));
-    assert!(agrees(offsets[1] - offsets[0], 11.430783651998354));
+    assert!(agrees(rates.inter_token, 7.923751164022152 + 9e-13));
+    assert!(!agrees(rates.inter_token, 7.923751164022152 + 1.1e-12));
+    let [first, second, hundredth] = [FIRST, FIRST + STALL, HUNDREDTH].map(nanoseconds);
+    let bursts = [(first, 1), (second, 98), (hundredth, 1)];
+    let bursts = bursts.map(|(at_ns, tokens)| Burst { at_ns, tokens });
+    let arrivals = Arrivals::of(0, 25_466_613_150, &bursts).expect("because the times rise");
+    let stall = arrivals.first_gap().expect("because there are two bursts");
+    assert_eq!(stall.count(), 11_430_783_652);
     assert_eq!(digits(rates.span, 4), "12.4941");
-    assert_eq!(digits(100.0 * 11.430783651998354 / rates.span, 1), "91.5");
+    assert_eq!(digits(100.0 * STALL / rates.span, 1), "91.5");
 
     let rates = response_rates(512, 25.46661315000165, 15.138200566998421);
     let rates = rates.expect("because the spans are above zero");
@@ -51,6 +67,35 @@ fn a_window_without_a_span_or_with_one_token_has_no_rate() {
     assert_eq!(response_rates(0, 1.0, 1.0), None);
     assert_eq!(response_rates(5, 1.0, 0.0), None);
     assert_eq!(cycle_ms(1.0, 0), None);
+    assert_eq!(cycle_ms(0.25, 4), Some(62.5));
+    for seconds in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+        assert_eq!(cycle_ms(seconds, 5), None, "{seconds}");
+        assert_eq!(response_rates(5, seconds, 1.0), None, "{seconds}");
+        assert_eq!(response_rates(5, 1.0, seconds), None, "{seconds}");
+    }
+    assert_eq!(response_rates(5, 1.0, 1.5), None);
+    assert!(response_rates(5, 1.0, 1.0).is_some());
+    for last in [f64::INFINITY, 5e-324] {
+        assert_eq!(window_rates(&[0.0, last], 2), None, "{last}");
+    }
+}
+
+/// A counter that fell by less than was rounded away counted as one that stood still.
+#[test]
+fn a_counter_that_fell_by_however_little_has_no_rise() {
+    assert_eq!(rise(0.0, 3.0), Some(3));
+    assert_eq!(rise(2.5, 2.5), Some(0));
+    assert_eq!(rise(0.0, 3.000_000_9), Some(3));
+    for (before, after) in [
+        (3.0, 2.0),
+        (5.0, 4.999_999_9),
+        (0.0, -1e-6),
+        (0.0, 0.5),
+        (f64::NAN, 1.0),
+        (0.0, f64::INFINITY),
+    ] {
+        assert_eq!(rise(before, after), None, "{before} {after}");
+    }
 }
 
 /// The same row in nanoseconds: the stall of first use hides a steady rate ten times as high.
@@ -99,8 +144,10 @@ fn the_records_counters_and_its_delivered_tokens_are_two_figures() {
     assert_eq!(digits(record.emitted_by_delivery(), 6), "3.940957");
     assert_eq!(record.overrun(), 15);
     let survival = record.survival();
-    assert_eq!(digits(survival[0], 6), "0.727781");
-    assert_eq!(digits(survival[10], 6), "0.069608");
+    let shown: Vec<String> = survival.iter().map(|share| digits(*share, 6)).collect();
+    let published = "0.727781 0.526414 0.392169 0.308888 0.246737 0.203853 0.154133 0.126787 \
+                     0.106899 0.087011 0.069608";
+    assert_eq!(shown.join(" "), published);
     let conditional = record.conditional();
     assert_eq!(conditional[0], Some(survival[0]));
     assert_eq!(conditional[1], Some(survival[1] / survival[0]));
@@ -119,8 +166,14 @@ fn the_first_matched_draft_survives_as_published() {
     let emitted = 953 + 279 + 1;
     let draft = Speculation::of(counters, 1, emitted).expect("because they agree");
     let survival = draft.survival();
-    assert_eq!(digits(100.0 * survival[0], 3), "83.871");
-    assert_eq!(digits(100.0 * survival[6], 3), "28.315");
+    let shown: Vec<String> = survival
+        .iter()
+        .map(|share| digits(100.0 * share, 3))
+        .collect();
+    let percents = [
+        "83.871", "67.025", "50.896", "43.369", "37.276", "30.824", "28.315",
+    ];
+    assert_eq!(shown, percents);
     assert_eq!(digits(draft.mean_accepted(), 6), "3.415771");
 }
 
@@ -135,7 +188,14 @@ fn the_suites_tokens_add_up() {
     let summary = Summary::of(&values).expect("because they are usual");
     assert_eq!(summary.mean, 2364.0 / 13.0);
     assert_eq!((summary.min, summary.max, summary.count), (89.0, 863.0, 13));
-    assert_eq!(10 * 512 + 296 + 426 + 512, 6354);
+    // What the thirteen delivered: their sum is what the record's counters are held against.
+    let mut outputs = vec![512_u32; 10];
+    outputs.extend([296, 426, 512]);
+    let delivered: u32 = outputs.iter().sum();
+    let values: Vec<f64> = outputs.iter().map(|count| f64::from(*count)).collect();
+    assert_eq!((delivered, median(&values)), (6354, Ok(512.0)));
+    let record = Speculation::of(record_counters(), 13, u64::from(delivered));
+    assert_eq!(record.map(|record| record.overrun()), Ok(15));
 }
 
 #[test]
@@ -151,7 +211,15 @@ fn the_ladder_of_records_rises_and_converts() {
     ];
     assert!(ladder.is_sorted_by(|lower, higher| lower < higher));
     let conventional = 101.94172124017027;
-    assert!(agrees(conventional, converted(ladder[6], 100)));
+    assert_eq!(converted(ladder[6], 100), Some(conventional));
+    for none in [
+        converted(5.0, 0),
+        converted(5.0, 1),
+        converted(0.0, 9),
+        converted(f64::NAN, 9),
+    ] {
+        assert_eq!(none, None);
+    }
     assert_eq!(digits(102.0 - conventional, 14), "0.05827875982973");
     // The floor of a reproduction is 95 % of the conventional figure.
     assert_eq!(0.95 * conventional, 96.84463517816175);
@@ -161,15 +229,24 @@ fn the_ladder_of_records_rises_and_converts() {
 
 #[test]
 fn two_controls_of_one_crossover_differ_by_more_than_its_gates() {
-    let controls = ControlNoise::of(&[[32.942323, 31.173546]]);
+    let controls = ControlNoise::of(&[TWO_CONTROLS]);
     let noise = controls
         .expect("because they are above zero")
         .expect("because there is a pair");
     assert_eq!(digits(noise.absolute, 6), "1.768777");
     assert_eq!(digits(noise.percent, 2), "5.67");
     assert_eq!(ControlNoise::of(&[]), Ok(None));
-    let several = ControlNoise::of(&[[100.0, 101.0], [31.173546, 32.942323], [50.0, 50.0]]);
-    assert_eq!(several.expect("because they are above zero"), Some(noise));
+    assert_eq!(digits(noise.cycle_ms, 6), "0.949366");
+    let quieter = |low, high| {
+        [low, high].map(|headline| Control {
+            headline,
+            cycle_ms: 93.0,
+        })
+    };
+    let [first, second] = TWO_CONTROLS;
+    let several = [quieter(100.0, 101.0), [second, first], quieter(50.0, 50.0)];
+    let several = ControlNoise::of(&several).expect("because they are above zero");
+    assert_eq!(several, Some(noise));
 }
 
 #[test]
@@ -185,8 +262,11 @@ fn the_coins_word_on_rows_and_blocks_is_as_published() {
     assert_eq!(two_sided(0, 0), 1.0);
     assert_eq!(sign_test(999, 2), None);
     assert_eq!(sign_test(u64::MAX, 2), None);
-    // Shown in digits alone, however small.
-    assert_eq!(two_sided(31, 0).to_string(), "0.0000000009313225746154785");
+    // Shown in digits alone, however small, and by the even one of two that are equally near.
+    let shown = |wins, losses| shortest(two_sided(wins, losses));
+    assert_eq!(shown(31, 0), "0.0000000009313225746154785");
+    assert_eq!(shown(26, 0), "0.000000029802322387695312");
+    assert_eq!(shown(18, 5), "0.010622024536132812");
 }
 
 #[test]

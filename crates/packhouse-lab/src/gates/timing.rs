@@ -5,7 +5,9 @@ use crate::analysis::{Basis, Ratio, Timing};
 use crate::evidence::Failure;
 use crate::prereg::{self, Treatment};
 use crate::schedule::{LegPlan, TIMED_REPEAT};
-use packhouse_gate::{Paired, Rational, Spans};
+use packhouse_gate::blocks::median_percent;
+use packhouse_gate::text::shortest;
+use packhouse_gate::{Paired, Rational, Spans, Unpaired};
 use std::collections::BTreeMap;
 
 /// A timing leg with its two sessions.
@@ -27,8 +29,8 @@ pub(crate) fn measure(rule: &prereg::Timing, legs: &[TimedLeg<'_>]) -> (Measure,
             failures.push(Failure::new("timing.missing", leg.path, words));
             continue;
         };
-        let paired = match Paired::of(rule.cycles, &blocks) {
-            Ok(paired) => paired,
+        let (paired, percent) = match figures(rule, &blocks) {
+            Ok(figures) => figures,
             Err(error) => {
                 failures.push(Failure::new("timing.span", leg.path, error));
                 continue;
@@ -36,12 +38,14 @@ pub(crate) fn measure(rule: &prereg::Timing, legs: &[TimedLeg<'_>]) -> (Measure,
         };
         let device = &leg.plan.device;
         told.push(format!(
-            "{device}: wins = {} of {}, median = {} ns",
+            "{device}: wins = {} of {}, median = {} ns{}",
             paired.wins,
             blocks.len(),
-            in_words(paired.median),
+            paired.median,
+            percent.map_or(String::new(), |it| format!(", {} %", it)),
         ));
         failures.extend(missed(rule, leg, &paired));
+        failures.extend(missed_percent(rule, leg, percent));
         failures.extend(leg.unconfirmed());
         timings.push(timing(leg.plan, &paired));
     }
@@ -55,7 +59,11 @@ pub(crate) fn measure(rule: &prereg::Timing, legs: &[TimedLeg<'_>]) -> (Measure,
         basis: Basis::Mixed,
         is_of_candidate: true,
         was_asked: !timings.is_empty(),
-        threshold: format!("wins >= {wins} of {blocks}, median >= {saving} ns on every device"),
+        threshold: format!(
+            "wins >= {wins} of {blocks}, median >= {saving} ns{} on every device",
+            rule.minimum_median_saving_percent
+                .map_or(String::new(), |least| format!(" and >= {least} %"))
+        ),
         measured: match told.is_empty() {
             true => "nothing".to_owned(),
             false => told.join("; "),
@@ -130,6 +138,30 @@ impl TimedLeg<'_> {
     }
 }
 
+/// The figures of a leg, and the median as percent of the control's where that is asked for.
+fn figures(
+    rule: &prereg::Timing,
+    blocks: &[Spans],
+) -> Result<(Paired, Option<Rational>), Unpaired> {
+    let paired = Paired::of(rule.cycles, blocks)?;
+    let is_asked = rule.minimum_median_saving_percent.is_some();
+    let percent = is_asked.then(|| median_percent(blocks));
+    Ok((paired, percent.transpose()?))
+}
+
+/// The threshold in percent, where a leg misses it.
+fn missed_percent(
+    rule: &prereg::Timing,
+    leg: &TimedLeg<'_>,
+    percent: Option<Rational>,
+) -> Option<Failure> {
+    let (least, percent) = (rule.minimum_median_saving_percent?, percent?);
+    let is_met = percent >= Rational::new(i128::from(least), 1)?;
+    let device = &leg.plan.device;
+    let words = format!("{device}: median {percent} % of the control's, expected {least} or more");
+    (!is_met).then(|| Failure::new("timing.percent", leg.path, words))
+}
+
 /// The thresholds that a leg misses.
 fn missed(rule: &prereg::Timing, leg: &TimedLeg<'_>, paired: &Paired) -> Vec<Failure> {
     let mut failures = Vec::new();
@@ -141,7 +173,7 @@ fn missed(rule: &prereg::Timing, leg: &TimedLeg<'_>, paired: &Paired) -> Vec<Fai
     }
     let minimum = rule.minimum_median_saving_ns;
     if !paired.meets(0, minimum) {
-        let median = in_words(paired.median);
+        let median = paired.median;
         let words = format!("{device}: median {median} ns per cycle, expected {minimum} or more");
         failures.push(Failure::new("timing.median", leg.path, words));
     }
@@ -156,7 +188,7 @@ fn timing(plan: &LegPlan, paired: &Paired) -> Timing {
         wins: paired.wins,
         savings: paired.savings.iter().copied().map(ratio).collect(),
         median: ratio(paired.median),
-        sign_test_p: paired.sign.two_sided.to_string(),
+        sign_test_p: shortest(paired.sign.two_sided),
         hodges_lehmann: ratio(paired.hodges_lehmann),
         bootstrap_lower_95: ratio(paired.bootstrap_lower_95),
     }
@@ -168,8 +200,4 @@ fn ratio(rational: Rational) -> Ratio {
         numerator: rational.numerator().to_string(),
         denominator: denominator.expect("because cycles are bounded"),
     }
-}
-
-fn in_words(rational: Rational) -> String {
-    format!("{}/{}", rational.numerator(), rational.denominator())
 }

@@ -7,12 +7,14 @@ use packhouse_lab::campaign::{
     CampaignError, Fault, Finished, Frozen, REASON_BYTES_MAX, Ran, rehearse, run,
 };
 use packhouse_lab::evidence::Failure;
+use packhouse_lab::marker::Markers;
 use packhouse_lab::recovery::recover;
 use packhouse_lab::review;
 use packhouse_lab::tamper::{Judge, OwnJudge};
 use packhouse_lab::verify::Evidence;
+use packhouse_ledger::act::Rehearsed;
 use packhouse_ledger::state::Standing;
-use packhouse_ledger::{Ledger, Stage};
+use packhouse_ledger::{Act, Ledger, Stage};
 use packhouse_sim::{Crash, Fault as SimFault};
 
 fn ran(played: &Played, packet: Digest) -> Result<Ran, CampaignError> {
@@ -282,8 +284,14 @@ fn a_mapped_file_that_is_not_frozen_is_named_before_anything_is_consumed() {
     let (played, packet) = Played::armed(22);
     played.programs.manner.set(Manner::Stranger);
     let fault = released(&played, packet);
-    let words = "identities: candidate: stranger.so, SHA-256 ";
+    // All of them at once, and where they are: each that is found later costs an experiment.
+    let words = "identities: candidate: again.so, SHA-256 ";
     assert!(fault.to_string().starts_with(words), "{fault}");
+    let others = "is mapped and not frozen, nor is stranger.so";
+    assert!(fault.reason.ends_with(others), "{fault}");
+    let paths = fault.unfrozen.iter().map(|mapped| mapped.path.display());
+    let paths: Vec<String> = paths.map(|path| path.to_string()).collect();
+    assert_eq!(paths, ["/played/again.so", "/played/stranger.so"]);
     assert_eq!(standing(&played, packet), Standing::Armed);
     let (played, packet) = Played::registered(23);
     played.programs.manner.set(Manner::Stranger);
@@ -527,7 +535,13 @@ fn a_release_keeps_the_open_bag_of_another_run() {
     let nonce = Digest::of(b"nonce");
     played.act(|campaign, writer| {
         let boot = campaign.lab.host.boot_id().expect("because it is played");
-        let act = packhouse_ledger::act::Nonce { packet, nonce };
+        let markers = Markers::open(campaign.lab.fs, &campaign.lab.state)
+            .and_then(|markers| markers.identify(campaign.lab.fs));
+        let act = packhouse_ledger::act::Nonce {
+            packet,
+            nonce,
+            markers: Some(markers.expect("because it can be made")),
+        };
         let entered = writer.append(act, 1, &boot);
         entered.expect("because it is armed");
     });
@@ -649,4 +663,56 @@ fn a_reason_is_bounded_where_it_is_made() {
         said.chars().count(),
         "answer.shape: legs/00:  ...".len() + 500
     );
+}
+
+const TIMING: &str = r#"[[leg]]
+kind = "timing"
+[timing]
+fixture = "mul-mxfp4-ggml-cpu-repack-v1"
+arm = "plain"
+width = 1
+epochs = 1
+blocks = 6
+cycles = 1
+minimum_wins = 6
+minimum_median_saving_ns = 10
+[[rejection]]"#;
+const CONTROL: &str = r#"[program.control]
+program = "candidate"
+arguments = []
+environment = {}
+[matrix]"#;
+
+fn newest_rehearsal(played: &Played) -> Rehearsed {
+    let ledger = Ledger::read(&played.dir("/home/user/lab"), None).expect("because it is good");
+    let acts = ledger.entries().iter().rev().map(|entry| entry.act.clone());
+    let newest = acts.into_iter().find_map(|act| match act {
+        Act::Rehearsed(rehearsed) => Some(rehearsed),
+        _ => None,
+    });
+    newest.expect("because it was rehearsed")
+}
+
+/// Played programs need a nanosecond for whatever they are asked: what no rehearsal could tell from
+/// none is nothing. An earlier one that was louder stays in the way, before a program is started.
+#[test]
+fn a_gate_within_the_noise_of_an_earlier_rehearsal_is_red_before_a_program_is_started() {
+    let document = PREREG
+        .replace("[[rejection]]", TIMING)
+        .replace("[matrix]", CONTROL);
+    let (played, packet) = Played::registered_as(31, &document);
+    assert_eq!(rehearsed(&played, packet), None);
+    let quiet = newest_rehearsal(&played);
+    assert_eq!(quiet.detectable_ns, Some([("cpu".to_owned(), 1)].into()));
+    let loud = Rehearsed {
+        detectable_ns: Some([("cpu".to_owned(), 11)].into()),
+        ..quiet
+    };
+    played.act(|_, writer| played.enter(writer, loud));
+    let asked = played.programs.asked.borrow().len();
+    let fault = rehearsed(&played, packet).expect("because of the one before");
+    assert_eq!(fault.stage, Stage::Rehearsal);
+    let words = "cpu: minimum_median_saving_ns is 10, and its rehearsal of entry 4 tells a saving";
+    assert!(fault.reason.starts_with(words), "{}", fault.reason);
+    assert_eq!(played.programs.asked.borrow().len(), asked);
 }

@@ -46,6 +46,8 @@ pub(crate) struct Script {
     pub(crate) answer: fn(&PlannedCase, &mut Answer, &mut BTreeMap<String, Vec<u8>>),
     /// Whether the programs say that they poison.
     pub(crate) poisons: bool,
+    /// What its rehearsal could tell from none.
+    pub(crate) detectable_ns: Option<u64>,
 }
 
 /// The analyzer of all evidence here.
@@ -62,6 +64,7 @@ pub(crate) fn timed() -> Script {
         spent_ns: [9_000, 5_000],
         answer: |_, _, _| {},
         poisons: true,
+        detectable_ns: None,
     }
 }
 
@@ -204,7 +207,7 @@ pub(crate) fn evidence(script: &Script) -> Evidence {
     payload.insert("prereg.toml", script.prereg.as_bytes());
     payload.insert("packet.json", packet.render());
     if script.kind == Kind::Run {
-        rehearsed(&mut chain, digest);
+        rehearsed(&mut chain, digest, script.detectable_ns);
         let ledger = chain.push(Nonce {
             packet: digest,
             nonce,
@@ -374,7 +377,8 @@ fn registered(packet: &Packet, digest: Digest) -> Chain {
     chain
 }
 
-fn rehearsed(chain: &mut Chain, packet: Digest) {
+fn rehearsed(chain: &mut Chain, packet: Digest, detectable_ns: Option<u64>) {
+    let by_device = |ns| BTreeMap::from([("cpu".to_owned(), ns)]);
     chain.push(Rehearsed {
         packet,
         green: true,
@@ -386,7 +390,7 @@ fn rehearsed(chain: &mut Chain, packet: Digest) {
         tampers: 40,
         rejected: 40,
         elapsed_ns: 7,
-        detectable_ns: None,
+        detectable_ns: detectable_ns.map(by_device),
     });
     chain.push(Reviewed {
         packet,

@@ -265,7 +265,7 @@ impl Played {
         }
     }
 
-    fn enter(&self, writer: &mut Writer, act: impl Into<Act>) {
+    pub(crate) fn enter(&self, writer: &mut Writer, act: impl Into<Act>) {
         let entered = writer.append(act, self.clock.wall_ns(), &self.host.boot);
         entered.expect("because nothing stands against it");
     }

@@ -250,8 +250,8 @@ fn a_rejection_stands_until_the_same_reviewer_approves() {
     assert_eq!(armed.reviews.len(), 3);
 }
 
-/// A packet was rehearsed six times with nothing changed: five told a saving from none only far above
-/// what its gate asked for, the sixth was quiet, and it was armed on that one alone.
+/// A packet was rehearsed six times with nothing changed: five told a saving from none only far
+/// above what its gate asked for, the sixth was quiet, and it was armed on that one alone.
 #[test]
 fn every_rehearsal_of_a_packet_counts_for_its_noise_and_not_the_quietest_one() {
     let rehearsed = |told: &[(bool, u64)]| {
