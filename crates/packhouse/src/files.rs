@@ -55,6 +55,12 @@ pub(crate) fn link(path: &Path) -> io::Result<PathBuf> {
     std::fs::read_link(path)
 }
 
+/// Device and inode of what a path leads to, over links.
+pub(crate) fn device_and_inode(path: &Path) -> io::Result<(u64, u64)> {
+    let stat = path.metadata()?;
+    Ok((stat.dev(), stat.ino()))
+}
+
 /// Reads a regular file, but no more of it than `max` bytes and one.
 pub(crate) fn read_at_most(path: &Path, max: usize) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();

@@ -5,7 +5,7 @@
 //! - a file is who the kernel says was mapped, by device and inode: its path alone is no witness;
 //! - what sees other files under the same paths, and whoever left its family, is an error.
 
-use crate::files::{entries, link, open_regular, read_at_most};
+use crate::files::{device_and_inode, entries, link, open_regular, read_at_most};
 use packhouse_sys::child::own_children;
 use packhouse_sys::fs::{DirAccess, Fs as _};
 use packhouse_sys::real::RealFs;
@@ -96,10 +96,7 @@ fn of(pid: u32) -> Result<Vec<MappedFile>, String> {
 /// Whether paths lead a thread to the same files as this process: it has the same mounts and root.
 fn sees_as_we_do(thread: &Path) -> Result<(), String> {
     let mounts = |process: &Path| link(&process.join("ns/mnt")).map_err(said);
-    let root = |process: &Path| {
-        let stat = process.join("root").metadata().map_err(said)?;
-        Ok::<_, String>((stat.dev(), stat.ino()))
-    };
+    let root = |process: &Path| device_and_inode(&process.join("root")).map_err(said);
     let own = Path::new("/proc/self");
     if mounts(thread)? != mounts(own)? {
         return Err("it has mounts of its own, and its files can't be told by their paths".into());
