@@ -17,6 +17,7 @@ mod lost_packets;
 mod maker;
 mod markers;
 mod names;
+mod one_shot;
 mod played;
 mod reviewing;
 mod tampers;
