@@ -34,7 +34,7 @@ mod shape;
 mod timing;
 mod tree;
 
-pub use report::{Finding, Report, Verdict};
+pub use report::{Finding, Report, Verdict, shown};
 pub use seal::{KeyError, PublicKey};
 pub use tree::{Entry, ReadError, Tree, has_evidence, read};
 

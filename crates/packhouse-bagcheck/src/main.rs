@@ -8,8 +8,9 @@
     reason = "a program of its own: it reads its arguments and files, and prints"
 )]
 
-use packhouse_bagcheck::{PublicKey, Report, check, has_evidence, read};
+use packhouse_bagcheck::{Finding, PublicKey, Report, check, has_evidence, read, shown};
 use std::ffi::OsString;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -52,7 +53,7 @@ fn main() -> ExitCode {
     let arguments = match parse(words) {
         Ok(arguments) => arguments,
         Err(words) => {
-            eprint!("error: {words}\n\n{USAGE}");
+            eprint!("error: {}\n\n{USAGE}", shown(&words));
             return ExitCode::from(2);
         }
     };
@@ -62,7 +63,7 @@ fn main() -> ExitCode {
             ExitCode::from(u8::from(!report.is_valid()))
         }
         Err(words) => {
-            eprintln!("error: {words}");
+            eprintln!("error: {}", shown(&words));
             ExitCode::from(3)
         }
     }
@@ -99,17 +100,16 @@ fn parse(words: Vec<OsString>) -> Result<Arguments, String> {
 }
 
 fn run(arguments: &Arguments) -> Result<Report, String> {
-    let bytes = |path: &Path| {
-        std::fs::read(path).map_err(|cause| format!("cannot read {}: {cause}", path.display()))
-    };
     let path = arguments
         .path
         .as_deref()
         .expect("because parse demands one");
-    let ledger = arguments.ledger.as_deref().map(bytes).transpose()?;
+    let ledger = arguments.ledger.as_deref();
+    let ledger = ledger.map(|path| bytes(path, LEDGER_BYTES_MAX));
+    let ledger = ledger.transpose()?;
     let key = match arguments.key.as_deref() {
         Some(path) => {
-            let text = String::from_utf8_lossy(&bytes(path)?).into_owned();
+            let text = String::from_utf8_lossy(&bytes(path, KEY_BYTES_MAX)?).into_owned();
             let key = PublicKey::from_pem(&text);
             Some(key.map_err(|error| format!("{}: {error}", path.display()))?)
         }
@@ -125,19 +125,55 @@ fn run(arguments: &Arguments) -> Result<Report, String> {
     Ok(check(&tree, ledger.as_deref(), key.as_ref()))
 }
 
+/// Reads a regular file. One byte more than a ledger can have is enough to refuse it.
+fn bytes(path: &Path, most: u64) -> Result<Vec<u8>, String> {
+    let failed = |cause: std::io::Error| format!("cannot read {}: {cause}", path.display());
+    // Looked at before it is opened: opening a pipe waits for whoever writes it.
+    if !std::fs::metadata(path).map_err(failed)?.is_file() {
+        return Err(failed(std::io::Error::other("not a regular file")));
+    }
+    let file = std::fs::File::open(path).map_err(failed)?;
+    let mut bytes = Vec::new();
+    file.take(most + 1)
+        .read_to_end(&mut bytes)
+        .map_err(failed)?;
+    if bytes.len() as u64 > most {
+        return Err(failed(std::io::Error::other(format!(
+            "more than {most} bytes"
+        ))));
+    }
+    Ok(bytes)
+}
+
+/// The longest ledger, and more than any key is long.
+const LEDGER_BYTES_MAX: u64 = 64 << 20;
+const KEY_BYTES_MAX: u64 = 64 << 10;
+
+/// Prints findings, each on a line, up to more than anybody reads.
+fn list(before: &str, findings: &[Finding]) {
+    for finding in findings.iter().take(LINES_MAX) {
+        println!("{before}{finding}");
+    }
+    if let Some(more @ 1..) = findings.len().checked_sub(LINES_MAX) {
+        println!("{before}and {more} more, all of them with --json");
+    }
+}
+
+const LINES_MAX: usize = 1000;
+
 fn show(report: &Report, json: bool) {
     if json {
         println!("{}", report.to_json());
         return;
     }
-    for finding in &report.findings {
-        println!("{finding}");
-    }
-    for failure in &report.failures {
-        println!("candidate: {failure}");
+    list("", &report.findings);
+    if report.is_damaged() {
+        println!("note: nothing is said of the candidate: the bag is damaged");
+    } else {
+        list("candidate: ", &report.failures);
     }
     for note in &report.notes {
-        println!("note: {note}");
+        println!("note: {}", shown(note));
     }
     let counts: Vec<String> = report
         .checked

@@ -17,8 +17,33 @@ pub struct Finding {
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}: {}", self.code, self.path, self.words)
+        let (path, words) = (shown(&self.path), shown(&self.words));
+        write!(f, "{}: {path}: {words}", self.code)
     }
+}
+
+/// Shows what a text holds: each character that a terminal would obey instead of drawing it stands
+/// there as `\u{1b}`. Names of files and words of programs are anybody's.
+pub fn shown(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match is_hidden(letter) {
+            true => shown.extend(letter.escape_unicode()),
+            false => shown.push(letter),
+        }
+    }
+    shown
+}
+
+/// Returns whether a character is a control, or a mark of direction or of no width.
+fn is_hidden(letter: char) -> bool {
+    letter.is_control()
+        || matches!(
+            letter,
+            '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}'
+            | '\u{e0000}'..='\u{e007f}'
+        )
 }
 
 /// The outcome of a run, recomputed from its raw files.
@@ -67,6 +92,13 @@ impl Report {
     /// Returns whether nothing is wrong with the evidence, whatever its verdict.
     pub fn is_valid(&self) -> bool {
         self.findings.is_empty()
+    }
+
+    /// Returns whether the bag itself does not hold: its bytes are not those that were sealed, so
+    /// its failures say nothing of the candidate.
+    pub fn is_damaged(&self) -> bool {
+        let mut findings = self.findings.iter();
+        findings.any(|finding| finding.code.starts_with("bag."))
     }
 
     /// Returns whether a finding or a failure has this code.

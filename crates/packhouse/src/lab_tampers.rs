@@ -4,8 +4,8 @@ use crate::answer::{Answer, Column, table};
 use crate::bar;
 use crate::failure::{Exit, Failure};
 use crate::lab_campaign::{SecondJudge, copies};
-use packhouse_bag::Contents;
-use packhouse_bagcheck::{Entry, Tree};
+use crate::lab_judges::evidence;
+use packhouse_bagcheck::Tree;
 use packhouse_base::shown::Shown;
 use packhouse_lab::recipes::Recipes;
 use packhouse_lab::tamper::{Judge, Outcome, OwnJudge, run_unless};
@@ -13,37 +13,22 @@ use packhouse_lab::verify::Evidence;
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::sync::Arc;
 
-/// Tampers with copies of evidence that both judges find nothing wrong with.
-pub(crate) fn verify(path: &Path, tree: &Tree, ledger: Option<&[u8]>) -> Result<Answer, Failure> {
-    let mut files = Contents::default();
-    for (path, entry) in tree {
-        if let Entry::File(bytes) = entry {
-            files.insert(path.clone(), Arc::clone(bytes));
-        }
+/// Demands the folder of a packet: what lies beside a bag is tampered with too.
+pub(crate) fn demand_folder(path: &Path, tree: &Tree) -> Result<(), Failure> {
+    let mut paths = tree.keys();
+    match paths.any(|path| path.starts_with("bag/")) {
+        true => Ok(()),
+        false => Err(Failure::usage("nothing to tamper with", path.display())
+            .cause("it is a bag, and not the folder of a packet that has one as bag/")
+            .hint("packhouse lab verify PACKET --tampers")),
     }
-    if files.below("bag").files().is_empty() {
-        return Err(Failure::usage("nothing to tamper with", path.display())
-            .cause("it is a bag, and not the folder of a packet that has one as bag/"));
-    }
-    let evidence = Evidence {
-        files,
-        ledger: ledger.map(Into::into),
-        ..Evidence::default()
-    };
-    let recipes = Recipes::default();
-    let mut sound: BTreeSet<String> = OwnJudge(&recipes).codes(&evidence);
-    sound.extend(SecondJudge.codes(&evidence));
-    if !sound.is_empty() {
-        let codes: Vec<String> = sound.into_iter().collect();
-        return Err(
-            Failure::new("not sound before it is tampered with", path.display())
-                .cause(format!("found {}", codes.join(", "))),
-        );
-    }
-    let outcomes = judged(&evidence, &recipes);
-    Ok(answer(&outcomes))
+}
+
+/// Tampers with copies of evidence that both judges found nothing wrong with.
+pub(crate) fn verify(tree: &Tree, ledger: Option<&[u8]>) -> Answer {
+    let evidence = evidence(tree, ledger);
+    answer(&judged(&evidence, &Recipes::default()))
 }
 
 fn judged(evidence: &Evidence, recipes: &Recipes) -> Vec<Outcome> {

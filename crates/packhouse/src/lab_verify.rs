@@ -9,10 +9,14 @@ use crate::failure::{Exit, Failure};
 use crate::files::read_at_most;
 use crate::hints;
 use crate::lab::LEDGER;
+use crate::lab_unequal;
 use crate::lab_words::LabVerifyArgs;
+use packhouse_bag::BAG_DIR;
 use packhouse_bagcheck::{Finding, PublicKey, ReadError, Report, Tree};
 use packhouse_base::shown::Shown;
+use packhouse_lab::Analysis;
 use packhouse_lab::recipes::Recipes;
+use packhouse_lab::unequal::Unequal;
 use packhouse_ledger::{LEDGER_BYTES_MAX, Ledger};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
@@ -35,14 +39,44 @@ pub(crate) fn execute(args: &LabVerifyArgs, lab: Option<&Path>) -> Result<Answer
     let key = args.public_key.as_deref().map(public_key).transpose()?;
     let tree = tree(&path)?;
     if args.tampers {
-        let mut answer = crate::lab_tampers::verify(&path, &tree, ledger.as_deref())?;
-        answer.text += &about.map_or_else(String::new, |about| format!("note: {about}\n"));
-        return Ok(answer);
+        crate::lab_tampers::demand_folder(&path, &tree)?;
     }
     let mut report = packhouse_bagcheck::check(&tree, ledger.as_deref(), key.as_ref());
     crate::lab_judges::join(&mut report, &tree, ledger.as_deref(), &Recipes::default());
     report.notes.extend(about.map(str::to_owned));
-    Ok(answer(&report, &path))
+    if args.tampers && report.is_valid() {
+        let mut answer = crate::lab_tampers::verify(&tree, ledger.as_deref());
+        answer.text += &about.map_or_else(String::new, |about| format!("note: {about}\n"));
+        return Ok(answer);
+    }
+    if args.tampers {
+        let note = "no copy was tampered with: the evidence itself does not hold";
+        report.notes.push(note.to_owned());
+    }
+    // Of other bytes than were sealed nobody can say what a candidate did.
+    if report.is_damaged() && !report.failures.is_empty() {
+        report.failures.clear();
+        let note = "what gates say of the candidate was left out: the bag is damaged";
+        report.notes.push(note.to_owned());
+    }
+    let mut answer = answer(&report, &path);
+    // Of a bag that does not hold nothing is said of the candidate.
+    if report.is_valid() {
+        let unequal = unequal(&tree);
+        answer.text += &lab_unequal::lines(&unequal);
+        answer.json["unequal"] = lab_unequal::document(&unequal);
+    }
+    Ok(answer)
+}
+
+/// Where tensors are other ones, by the first analysis of a packet's evidence.
+fn unequal(tree: &Tree) -> Vec<Unequal> {
+    let files = crate::lab_judges::evidence(tree, None).files;
+    let analysis = files.get("analysis-1/analysis.json").map(Analysis::parse);
+    match analysis {
+        Some(Ok(analysis)) => lab_unequal::of_bag(&files.below(BAG_DIR), &analysis),
+        Some(Err(_)) | None => Vec::new(),
+    }
 }
 
 /// The folder that a text names: as it is, else below the lab, else the evidence of a packet.
@@ -156,8 +190,12 @@ fn answer(report: &Report, path: &Path) -> Answer {
     let mut text = String::new();
     let mut said = |name: &str, findings: &[Finding]| {
         if !findings.is_empty() {
-            let rows = findings.iter().map(row).collect::<Vec<_>>();
+            let rows = findings.iter().take(ROWS_MAX).map(row);
+            let rows = rows.collect::<Vec<_>>();
             let _ = write!(text, "{name}\n{}\n", table(&[Column::Left; 3], &rows));
+        }
+        if let Some(more @ 1..) = findings.len().checked_sub(ROWS_MAX) {
+            let _ = writeln!(text, "and {more} more, all of them with --json\n");
         }
     };
     said("what does not hold:", &report.findings);
@@ -191,6 +229,9 @@ fn answer(report: &Report, path: &Path) -> Answer {
         },
     }
 }
+
+/// More than anybody reads.
+const ROWS_MAX: usize = 1000;
 
 fn row(finding: &Finding) -> Vec<String> {
     let shown = |text: &str| Shown(text).to_string();

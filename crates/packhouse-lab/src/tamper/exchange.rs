@@ -10,7 +10,7 @@ use super::edit::{Change, bytes, split, value};
 use super::records::{Form, has_passed};
 use crate::verify::Evidence;
 use answers::{answer, outputs, seen};
-use cases::{cases, declared};
+use cases::{cases, declared, offers};
 use changed::{FREE, changed_of};
 use serde_json::{Value, json};
 
@@ -44,6 +44,7 @@ pub(super) fn tampers(evidence: &Evidence) -> Vec<Tamper> {
         tampers.extend(outputs(evidence, turn));
     }
     tampers.extend(cases(&lines, &turns));
+    tampers.extend(offers(&lines, &turns));
     tampers.extend(declared(evidence, &answered));
     tampers.extend(timed(evidence, &answered));
     tampers.extend(declined(&turns));

@@ -6,6 +6,7 @@ use super::edit::{
 };
 use crate::analysis::{Analysis, Kind};
 use crate::verify::Evidence;
+use packhouse_base::digest::Digest;
 use serde_json::{Value, json};
 
 /// A kind of record, and what is found when it is tampered with.
@@ -376,6 +377,7 @@ fn authority(evidence: &Evidence, is_run: bool) -> Vec<Tamper> {
             other_type: &["record.type", "record.missing-field"],
             free: &[
                 "body.detectable_ns",
+                "body.markers",
                 "body.document",
                 "body.bag",
                 "body.analysis",
@@ -383,6 +385,15 @@ fn authority(evidence: &Evidence, is_run: bool) -> Vec<Tamper> {
             ..Form::record(format!("authority.jsonl ({kind})"), of_authority)
         };
         let mut all = form.tampers(&entry, true, &|bytes| Change::line(path, number, bytes));
+        // What stands behind it shows another line by its link, else the ledger does.
+        let is_linked = lines.get(number + 1).and_then(|next| value(next));
+        let is_linked = is_linked.is_some_and(|next| next["previous"] == digest_of(line));
+        if !is_linked && evidence.ledger.is_none() {
+            let changed = all
+                .iter_mut()
+                .filter(|tamper| tamper.name.ends_with(" changed"));
+            changed.for_each(|tamper| tamper.expected.push("analysis.bag"));
+        }
         // What all kinds have in common, of the first one only.
         all.retain(|tamper| kinds.is_empty() || tamper.name.contains(": body"));
         tampers.extend(all);
@@ -390,6 +401,11 @@ fn authority(evidence: &Evidence, is_run: bool) -> Vec<Tamper> {
     }
     tampers.extend(authority_lines(path, &lines, is_run));
     tampers
+}
+
+/// What the next line of a ledger says of one.
+fn digest_of(line: &[u8]) -> Value {
+    json!(Digest::of(line.strip_suffix(b"\n").unwrap_or(line)).to_string())
 }
 
 /// Lines of the authority that are removed, swapped and doubled.

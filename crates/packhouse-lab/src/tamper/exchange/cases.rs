@@ -71,6 +71,55 @@ pub(super) fn cases(lines: &[At], turns: &[Turn]) -> Vec<Tamper> {
     tampers
 }
 
+/// A hello that does not offer what was asked, or that is of no form.
+pub(super) fn offers(lines: &[At], turns: &[Turn]) -> Vec<Tamper> {
+    let Some(turn) = turns.iter().find(|turn| turn.is("answer")) else {
+        return Vec::new();
+    };
+    let case = &turn.case;
+    let is_hello = |line: &&At| {
+        line.path == case.path
+            && line.value["treatment"] == case.value["treatment"]
+            && line.value["from"] == "component"
+            && line.message()["type"] == "hello"
+    };
+    let Some(hello) = lines.iter().find(is_hello) else {
+        return Vec::new();
+    };
+    let fixture = &case.message()["fixture"];
+    let kernel = |line: &mut Value, field: &str, value: Value| {
+        let kernels = line["message"]["kernels"].as_array_mut();
+        let mut kernels = kernels.into_iter().flatten();
+        if let Some(kernel) = kernels.find(|kernel| kernel["fixture"] == *fixture) {
+            kernel[field] = value;
+        }
+    };
+    let other = json!(["cuda:GPU-00000000-0000-0000-0000-000000000000"]);
+    vec![
+        hello.tamper("hello: no kernel", &["case.fixture"], |line| {
+            line["message"]["kernels"] = json!([]);
+        }),
+        hello.tamper("hello: another fixture", &["case.fixture"], |line| {
+            kernel(line, "fixture", json!("tampered"));
+        }),
+        hello.tamper("hello: no arm", &["case.arm"], |line| {
+            kernel(line, "arms", json!([]));
+        }),
+        hello.tamper("hello: another width", &["case.width"], |line| {
+            kernel(line, "widths", json!([999_999]));
+        }),
+        hello.tamper("hello: width 0", &["leg.message"], |line| {
+            kernel(line, "widths", json!([0]));
+        }),
+        hello.tamper("hello: another device", &["case.device"], |line| {
+            line["message"]["devices"] = other.clone();
+        }),
+        hello.tamper("hello: a device by its ordinal", &["leg.message"], |line| {
+            line["message"]["devices"] = json!(["cpu", "cuda:0"]);
+        }),
+    ]
+}
+
 /// Sessions that are not whole, or not in time.
 fn sessions(lines: &[At], turn: &Turn) -> Vec<Tamper> {
     let mut tampers = Vec::new();
