@@ -253,7 +253,7 @@ fn close(
     campaign: &Campaign<'_>,
     writer: &Writer,
     packet: Digest,
-    (mut bag, left, home): (OpenBag, Left, &Dir),
+    (mut bag, mut left, home): (OpenBag, Left, &Dir),
     fault: Option<Fault>,
 ) -> Result<(), CampaignError> {
     let ledger = writer.ledger();
@@ -265,7 +265,11 @@ fn close(
                 bag.put(path, bytes)?;
             }
         }
+        left.prereg = Some(frozen.documents.prereg);
     }
+    // Nothing of the run may have come as far as its published fixtures.
+    let published = left.prereg.iter().flat_map(Prereg::fixtures);
+    left.asked.extend(published.map(|id| (id.to_owned(), 0)));
     if !bytes.is_empty() && !bag.has(MARKER) {
         bag.put(MARKER, &bytes)?;
     }

@@ -247,6 +247,66 @@ fn a_crash_at_every_step_leaves_a_whole_marker_or_none() {
     assert!(whole > 0 && none > 0, "{whole} {none}");
 }
 
+/// The folder's id is whole or not there, and who was told an id finds the same one again.
+#[test]
+fn a_crash_at_every_step_leaves_the_folder_one_id_or_none() {
+    let identify = |sim: &SimFs| open(sim)?.identify(sim);
+    let sim = Desk::new().sim;
+    sim.restart_count();
+    let told = identify(&sim).expect("because nothing goes wrong");
+    assert_eq!(identify(&sim), Ok(told), "it is made once");
+    let operations = sim.operation_count();
+    for at in 0..operations {
+        for crash in [
+            Crash::Lost,
+            Crash::Torn,
+            Crash::Reordered,
+            Crash::LostEntries,
+        ] {
+            let sim = Desk::new().sim;
+            sim.settle();
+            sim.restart_count();
+            sim.set_fault(Some(Fault::Stop { at }));
+            let told = identify(&sim);
+            let after = sim.crash(crash, at);
+            let markers = open(&after).expect("because the folder can be made again");
+            let found = markers.id().expect("because it is whole or not there");
+            if let Ok(told) = told {
+                assert_eq!(found, Some(told), "{at}, {crash:?}");
+            }
+            assert!(markers.identify(&after).is_ok(), "{at}, {crash:?}");
+        }
+    }
+}
+
+#[test]
+fn a_folder_whose_id_is_damaged_is_refused_by_name() {
+    let sim = Desk::new().sim;
+    let markers = open(&sim).expect("because it can be made");
+    assert_eq!(markers.id(), Ok(None));
+    sim.replace(format!("{FOLDER}/id.json"), b"{}", 0o400);
+    let error = markers.identify(&sim).expect_err("because it is none");
+    let said = format!("{FOLDER}/id.json: holds no id of a folder of markers: not canonical JSON");
+    assert!(error.to_string().starts_with(&said), "{error}");
+    assert_eq!(markers.id(), Err(error));
+}
+
+/// Packets that were run before markers had a salt have a marker all the same.
+#[test]
+fn a_marker_of_the_first_schema_has_no_salt_and_is_one() {
+    let first = Marker {
+        salt: None,
+        ..marker("one")
+    };
+    let text = String::from_utf8(first.render()).expect("because it is text");
+    assert!(text.contains("\"schema\":\"packhouse/marker/1\""), "{text}");
+    assert!(!text.contains("salt"), "{text}");
+    assert_eq!(Marker::parse(text.as_bytes()), Ok(first));
+    let mixed = text.replace("marker/1", "marker/2");
+    let error = Marker::parse(mixed.as_bytes()).expect_err("because it has no salt");
+    assert_eq!(error.to_string(), "salt: absent");
+}
+
 #[test]
 fn a_full_disk_or_a_failed_sync_takes_no_marker_or_says_so() {
     let sim = Desk::new().sim;

@@ -3,10 +3,11 @@
 use crate::desk::{Desk, PREREG_FILE, RECIPES};
 use packhouse_base::digest::Digest;
 use packhouse_lab::freeze::FreezeError;
-use packhouse_lab::marker::{Marker, Markers};
+use packhouse_lab::marker::{Marker, MarkerError, Markers};
 use packhouse_lab::register::RegisterError;
 use packhouse_lab::rehearsal::{Now, Stale, fresh};
 use packhouse_lab::review::{self, ArmError, ReviewError};
+use packhouse_lab::world::Lab;
 use packhouse_ledger::act::{Armed, Consumed, Nonce, Rehearsed, Reviewed};
 use packhouse_ledger::{Review, Writer};
 use packhouse_sys::stat::FsKind;
@@ -286,6 +287,28 @@ fn every_rehearsal_of_a_packet_counts_for_its_noise_and_not_the_quietest_one() {
         )
     );
     assert_eq!(error.blame(), packhouse_base::Blame::Caller);
+}
+
+/// Whoever puts a lab back from a copy would put the markers back that are in it.
+#[test]
+fn nothing_is_armed_whose_marker_would_lie_in_the_lab() {
+    let (desk, writer, packet) = reviewed();
+    let inside = desk.dir("/home/user/lab/experiments");
+    let error = desk.with(|lab| {
+        let lab = Lab {
+            fs: lab.fs,
+            root: lab.root.clone(),
+            state: inside,
+            clock: lab.clock,
+            host: lab.host,
+        };
+        review::arm(&lab, writer.ledger(), packet, &RECIPES)
+    });
+    let error = error.expect_err("because it is in the lab");
+    assert!(
+        matches!(&error, ArmError::Marker(MarkerError::InLab { .. })),
+        "{error}"
+    );
 }
 
 #[test]
