@@ -44,6 +44,8 @@ const SAYS_DRAWN_SALT: &str = "drawn inputs follow from the marker's salt by the
                                which a reader without the recipes can't repeat";
 const SAYS_NONE_DRAWN: &str = "no input was drawn: a program that has the published answers and \
                                computes nothing would pass";
+const SAYS_DEVICES: &str = "that a case was computed on its device is attested by the program; \
+                            that the host had it, and who held it, by the controller";
 const SAYS_REHEARSAL: &str = "this was a rehearsal: a null program played the candidate";
 const SAYS_ABORTED: &str = "the run did not end by itself: nothing after its end was judged";
 
@@ -67,6 +69,10 @@ pub(crate) fn judge(
         }
         Some(said)
     };
+    // As what it can't be, it is no analysis at all.
+    record.word(map, "kind", &["run", "rehearsal"])?;
+    record.word(map, "status", &["complete", "stopped", "aborted"])?;
+    record.word(map, "verdict", &["pass", "fail", "abort"])?;
     other(&mut record, "bag", "analysis.bag", bag);
     other(&mut record, "packet", "analysis.packet", &content.digest);
     let kind = if content.is_rehearsal() {
@@ -112,6 +118,10 @@ fn says(record: &mut Record<'_>, map: &Map, content: &Content) -> Option<()> {
         true => SAYS_MAPPED_FIRST,
         false => SAYS_MAPPED,
     });
+    let prereg = content.prereg.as_ref().filter(|_| !is_first(content));
+    if prereg.is_some_and(|prereg| prereg.devices.iter().any(|name| name != "cpu")) {
+        expected.push(SAYS_DEVICES);
+    }
     if content.is_rehearsal() {
         expected.push(SAYS_REHEARSAL);
     }

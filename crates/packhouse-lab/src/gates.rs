@@ -438,6 +438,10 @@ fn says(reading: &Reading, is_rehearsal: bool, is_aborted: bool) -> Vec<String> 
         true => SAYS_MAPPED_FIRST,
         false => SAYS_MAPPED,
     });
+    let prereg = reading.prereg.as_ref().filter(|_| !is_first(reading));
+    let has_cards =
+        prereg.is_some_and(|prereg| prereg.matrix.devices.iter().any(|name| name != "cpu"));
+    always.extend(has_cards.then_some(SAYS_DEVICES));
     let rehearsal = is_rehearsal.then_some(SAYS_REHEARSAL);
     let aborted = is_aborted.then_some(SAYS_ABORTED);
     let always = always.into_iter();
@@ -483,5 +487,7 @@ const SAYS_DRAWN_SALT: &str = "drawn inputs follow from the marker's salt by the
                                which a reader without the recipes can't repeat";
 const SAYS_NONE_DRAWN: &str = "no input was drawn: a program that has the published answers and \
                                computes nothing would pass";
+const SAYS_DEVICES: &str = "that a case was computed on its device is attested by the program; \
+                            that the host had it, and who held it, by the controller";
 const SAYS_REHEARSAL: &str = "this was a rehearsal: a null program played the candidate";
 const SAYS_ABORTED: &str = "the run did not end by itself: nothing after its end was judged";

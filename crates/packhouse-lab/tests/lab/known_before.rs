@@ -2,7 +2,9 @@
 //! or are somebody else's; what a candidate's hello says against its own gates.
 
 use crate::desk::{CARD, Desk, RECIPES};
+use crate::maker;
 use crate::played::{Manner, PREREG, Played};
+use packhouse_bagcheck::Entry;
 use packhouse_base::digest::Digest;
 use packhouse_lab::analysis::Verdict;
 use packhouse_lab::campaign::{
@@ -11,6 +13,7 @@ use packhouse_lab::campaign::{
 use packhouse_lab::evidence::LegRecord;
 use packhouse_lab::review;
 use packhouse_lab::tamper::OwnJudge;
+use packhouse_lab::verify::findings;
 use packhouse_lab::world::HostDevice;
 use packhouse_ledger::Ledger;
 use packhouse_ledger::state::Standing;
@@ -154,6 +157,27 @@ fn what_the_candidates_hello_says_against_its_gates_is_found_before_the_marker()
             other => panic!("{other:?}"),
         }
     }
+}
+
+/// What was seen of a card is in the evidence, and that nobody can check it is said with it.
+#[test]
+fn both_judges_read_what_the_host_said_of_a_card() {
+    let script = maker::timed();
+    let prereg = script
+        .prereg
+        .replace("\"cpu\"", &format!("\"{ELSEWHERE}\""));
+    let evidence = maker::evidence(&maker::Script { prereg, ..script });
+    assert_eq!(findings(&evidence, &maker::RECIPES), []);
+    let files = evidence.files.files().iter();
+    let files = files.map(|(path, bytes)| (path.clone(), Entry::file(bytes.clone())));
+    let report = packhouse_bagcheck::check(&files.collect(), evidence.ledger.as_deref(), None);
+    assert_eq!(report.findings, []);
+    let text = |path: &str| {
+        let bytes = evidence.files.get(path).expect("because it is there");
+        String::from_utf8_lossy(bytes).into_owned()
+    };
+    assert!(text("analysis-1/analysis.json").contains("is attested by the program; that the host"));
+    assert!(text("bag/data/legs/00/leg.json").contains("\"holders\":[\"somebody\"]"));
 }
 
 /// Escapes of a terminal are no words, and a long log is cut from its front.

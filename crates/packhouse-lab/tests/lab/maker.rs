@@ -607,7 +607,7 @@ impl Teller<'_> {
             name: "kernel".to_owned(),
             version: "1".to_owned(),
             kernels: self.offers(),
-            devices: vec!["cpu".to_owned()],
+            devices: vec![self.plan.device.clone()],
             says_capture: true,
             denies: vec!["generation".to_owned()],
             times: true,
