@@ -5,7 +5,7 @@ use super::values::{
     Documents, Doubt, Evidence, Found, Lane, LaneState, LaneText, Note, Packet, PacketState, Page,
     Plan, Record, Rehearsals, Review, Sealed,
 };
-use crate::act::{Act, Review as Word, Verdict, is_spent};
+use crate::act::{Act, Rehearsed, Review as Word, Verdict, is_spent};
 use crate::state::{LanePhase, LaneState as LaneOf, PacketState as PacketOf, Standing};
 use crate::{Entry, Ledger};
 use packhouse_base::digest::Digest;
@@ -83,10 +83,6 @@ fn packet(entries: &[Entry], packet: Digest, of: &PacketOf, documents: &Document
     if let (PacketState::SealedFail, Some(Found::Here(found))) = (state, first) {
         reason = found.failed();
     }
-    let released = |index: &u64| match entry(entries, *index).map(|entry| &entry.act) {
-        Some(Act::Released(body)) => Some(marks::staged(Some(body.stage), &body.reason)),
-        Some(_) | None => None,
-    };
     let green = |index: &&u64| {
         let act = entry(entries, **index).map(|entry| &entry.act);
         matches!(act, Some(Act::Rehearsed(body)) if body.green)
@@ -109,15 +105,11 @@ fn packet(entries: &[Entry], packet: Digest, of: &PacketOf, documents: &Document
             green_count: of.rehearsals.iter().filter(green).count() as u64,
             count: of.rehearsals.len() as u64,
             tampers: of.green.as_ref().map_or(0, |(_, body)| body.rejected),
-            detectable_ns: of.green.as_ref().map_or(Vec::new(), |(_, body)| {
-                let by_device = body.detectable_ns.iter().flatten();
-                by_device
-                    .map(|(device, ns)| (device.clone(), *ns))
-                    .collect()
-            }),
+            detectable_ns: told_savings(entries, of, |_| true).fold(Vec::new(), largest),
+            red_ns: told_savings(entries, of, |body| !body.green).collect(),
         },
         reviews: reviews.collect(),
-        released: of.entries.iter().filter_map(released).collect(),
+        released: released(entries, of),
         plan: here(&documents.plans, of.experiment.as_str()),
         seals: of
             .analyses
@@ -142,6 +134,60 @@ fn packet(entries: &[Entry], packet: Digest, of: &PacketOf, documents: &Document
             .collect(),
         ran: None,
     }
+}
+
+/// What the rehearsals of a packet could have told of each device, those that are asked for.
+fn told_savings<'a>(
+    entries: &'a [Entry],
+    of: &'a PacketOf,
+    is_asked: fn(&Rehearsed) -> bool,
+) -> impl Iterator<Item = (String, u64)> + 'a {
+    let all = of.rehearsals.iter().filter_map(move |index| {
+        match entry(entries, *index).map(|entry| &entry.act) {
+            Some(Act::Rehearsed(body)) if is_asked(body) => body.detectable_ns.as_ref(),
+            Some(_) | None => None,
+        }
+    });
+    all.flatten().map(|(device, ns)| (device.clone(), *ns))
+}
+
+/// Keeps the largest figure of each device.
+fn largest(mut all: Vec<(String, u64)>, (device, ns): (String, u64)) -> Vec<(String, u64)> {
+    match all.iter_mut().find(|(name, _)| *name == device) {
+        Some((_, most)) => *most = ns.max(*most),
+        None => all.push((device, ns)),
+    }
+    all
+}
+
+/// Why a packet was released, each time, oldest first.
+fn released(entries: &[Entry], of: &PacketOf) -> Vec<String> {
+    let reason = |index: &u64| match entry(entries, *index).map(|entry| &entry.act) {
+        Some(Act::Released(body)) => Some(marks::staged(Some(body.stage), &body.reason)),
+        Some(_) | None => None,
+    };
+    of.entries.iter().filter_map(reason).collect()
+}
+
+/// How often a packet was released before its marker, and why, if it ever was: whoever could choose
+/// among runs would choose a verdict.
+pub fn told_releases(ledger: &Ledger, packet: Digest) -> Option<String> {
+    let of = ledger.state().packets().get(&packet)?;
+    count_and_reasons(&released(ledger.entries(), of))
+}
+
+/// The same, of the reasons.
+pub(super) fn count_and_reasons(released: &[String]) -> Option<String> {
+    let count = match released.len() {
+        0 => return None,
+        1 => "once".to_owned(),
+        2 => "twice".to_owned(),
+        count => format!("{count} times"),
+    };
+    Some(format!(
+        "{count} before the marker: {}",
+        released.join("; ")
+    ))
 }
 
 /// A packet's state as people see it, and why it is in it.

@@ -44,12 +44,20 @@ impl Rehearsals {
         if self.tampers > 0 {
             text += &format!(", {} tamper cases rejected", self.tampers);
         }
-        for (device, ns) in &self.detectable_ns {
+        let shown = |ns: u64| {
             let saving = Saving {
-                numerator: i128::from(*ns),
+                numerator: i128::from(ns),
                 denominator: 1,
             };
-            text += &format!("; on {device} a saving of {} could be told", saving.text());
+            saving.text()
+        };
+        for (device, ns) in &self.detectable_ns {
+            text += &format!("; on {device} a saving of {} could be told", shown(*ns));
+            let red = self.red_ns.iter().filter(|(name, _)| name == device);
+            let red: Vec<String> = red.map(|(_, ns)| shown(*ns)).collect();
+            if !red.is_empty() {
+                text += &format!(" (those not green: {})", red.join(", "));
+            }
         }
         text
     }

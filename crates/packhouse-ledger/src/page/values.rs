@@ -188,8 +188,11 @@ pub struct Rehearsals {
     pub count: u64,
     /// Tamper cases that the newest green one rejected, each for its own reason.
     pub tampers: u64,
-    /// The smallest saving for each cycle that its timing could have told, by device.
+    /// The smallest saving for each cycle that the timing of every rehearsal could have told, by
+    /// device: the largest of all their figures.
     pub detectable_ns: Vec<(String, u64)>,
+    /// What rehearsals that were not green could have told, in their order: device and saving.
+    pub red_ns: Vec<(String, u64)>,
 }
 
 /// A reviewer's word.

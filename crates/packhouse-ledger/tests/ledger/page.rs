@@ -2,7 +2,7 @@
 
 use crate::page_samples::{self as samples, hex};
 use crate::story::{self, Story, digest};
-use packhouse_ledger::act::{LaneAction, Released, Review, Verdict};
+use packhouse_ledger::act::{LaneAction, Rehearsed, Released, Review, Verdict};
 use packhouse_ledger::page::{Documents, Found, LaneText, Packet, Page, Plan, Row};
 use proptest::prelude::*;
 
@@ -555,5 +555,36 @@ proptest! {
     #[test]
     fn no_text_changes_the_page_around_it(hostile in "[\\PC\\n\\t<>&\"'`|\\\\\\[\\]()#*_!]{0,24}") {
         assert_inert(&hostile);
+    }
+}
+
+/// Six rehearsals of which the quietest was the newest: the page had its figure alone.
+#[test]
+fn a_packets_noise_is_that_of_all_its_rehearsals_and_red_ones_are_told() {
+    let mut story = Story::to("registered");
+    let told = |rehearsed: Rehearsed, ns: u64| Rehearsed {
+        detectable_ns: Some([("cpu".to_owned(), ns)].into()),
+        ..rehearsed
+    };
+    for act in [
+        told(story::red(1), 407_359),
+        told(story::red(1), 38_766),
+        told(story::green(1), 19_219),
+    ] {
+        story.tell(act);
+    }
+    let page = drawn(&story);
+    let packet = &page.packets[0];
+    let most = &packet.rehearsals.detectable_ns;
+    assert_eq!(*most, [("cpu".to_owned(), 407_359)]);
+    let reports = [
+        page.report_markdown(&packet.packet, ""),
+        page.report_html(&packet.packet, ""),
+    ];
+    for text in reports.into_iter().flatten() {
+        assert!(text.contains("1 of 3 rehearsals green"), "{text}");
+        let words = "on cpu a saving of 407.359 us could be told (those not green: 407.359 us, \
+                     38.766 us)";
+        assert!(text.contains(words), "{text}");
     }
 }

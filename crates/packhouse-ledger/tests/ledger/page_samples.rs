@@ -128,6 +128,7 @@ fn packet(
             count: 2,
             tampers: 214,
             detectable_ns: vec![(text(GPU), 12_500)],
+            red_ns: vec![(text(GPU), 12_500)],
         },
         reviews: vec![Review {
             reviewer: text("ada"),

@@ -281,7 +281,8 @@ fn a_leg_after_one_that_failed_is_against_the_stop_rule() {
 fn a_run_stands_on_a_fresh_rehearsal_of_its_own_program() {
     let sample = sample::run();
     let path = "bag/data/authority.jsonl";
-    let edits: [(&str, fn(&mut Value)); 5] = [
+    type Edit = fn(&mut Value);
+    let edits: [(&str, Edit); 5] = [
         ("another boot", |entry| entry["boot"] = json!("another")),
         ("another program", |entry| {
             entry["body"]["analyzer"] = json!(sha256("another"));
