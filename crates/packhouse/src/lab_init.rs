@@ -36,13 +36,24 @@ pub(crate) fn execute(
             .hint(format!("packhouse lab state --lab {}", quoted(&folder))));
     }
     let name = name(args, &folder)?;
+    let mut lines = vec![
+        format!("{}: the lab {name:?}", folder.display()),
+        format!("{LEDGER}: its first entry, with a random id"),
+        format!("lanes/{EXAMPLE}.toml, experiments/{EXAMPLE}/prereg.toml: to edit"),
+        ".gitignore: rehearsals and locks".to_owned(),
+    ];
+    let above = folder
+        .ancestors()
+        .skip(1)
+        .find(|above| above.join(LEDGER).symlink_metadata().is_ok());
+    lines.extend(above.map(|above| {
+        let above = above.display();
+        format!(
+            "{above} is a lab, and this is another one inside of it: commands here take this one"
+        )
+    }));
     let told = Told {
-        lines: vec![
-            format!("{}: the lab {name:?}", folder.display()),
-            format!("{LEDGER}: its first entry, with a random id"),
-            format!("lanes/{EXAMPLE}.toml, experiments/{EXAMPLE}/prereg.toml: to edit"),
-            ".gitignore: rehearsals and locks".to_owned(),
-        ],
+        lines,
         irreversible: "the lab's name and id are the ledger's first entry for ever",
         json: json!({ "folder": folder.display().to_string(), "name": name }),
     };

@@ -254,7 +254,7 @@ fn running(
         let digest = content(process)?;
         return Ok(Some(match known.iter().find(|one| one.digest == digest) {
             Some(one) => {
-                let roles = one.roles.join(", ");
+                let roles = few(&one.roles);
                 Running::Frozen(format!("runs the program frozen for {roles}: {command}"))
             }
             None => Running::Other(format!(
@@ -272,7 +272,7 @@ fn running(
         if let Some(object) = named.next()
             && object.sha256 == content(process)?
         {
-            let roles = script.roles.join(", ");
+            let roles = few(&script.roles);
             return Ok(Some(Running::Frozen(format!(
                 "runs the interpreter frozen for {roles}, with its script's name: {command}"
             ))));
@@ -281,7 +281,17 @@ fn running(
     Ok(None)
 }
 
+/// A few packets of a program, and how many more have it.
+fn few(roles: &[String]) -> String {
+    let shown: Vec<&str> = roles.iter().take(ROLES_MAX).map(String::as_str).collect();
+    match roles.len().saturating_sub(ROLES_MAX) {
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
+    }
+}
+
 const COMMAND_CHARS: usize = 100;
+const ROLES_MAX: usize = 3;
 
 fn content(process: &Process) -> Result<Digest, Unreadable> {
     let mut file = process.open_executable()?;

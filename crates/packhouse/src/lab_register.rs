@@ -3,12 +3,14 @@
 use crate::answer::Answer;
 use crate::failure::Failure;
 use crate::lab::Place;
+use crate::lab_experiment::drafts;
 use crate::lab_open::{Opened, Told};
 use crate::lab_refused::{of_freeze, of_host};
 use crate::lab_words::LabRegisterArgs;
 use packhouse_build::focused::head_of;
 use packhouse_lab::contrast::contrast;
-use packhouse_lab::freeze::packet_path;
+use packhouse_lab::freeze::{packet_path, prereg_path};
+use packhouse_lab::nearest::nearest;
 use packhouse_lab::recipes::Recipes;
 use packhouse_lab::register::{self, RegisterError, Registration};
 use serde_json::json;
@@ -72,6 +74,13 @@ fn told(plan: &Registration, root: &Path) -> Told {
         count => format!("control and candidate differ in {count}, as computed:"),
     });
     lines.extend(differences.iter().map(|one| format!("  {one}")));
+    if plan.documents.prereg.matrix.repeats == 1 {
+        lines.push(
+            "no case is drawn (repeats = 1): a program that kept the published answers would pass, \
+             and no record can cite this packet"
+                .to_owned(),
+        );
+    }
     let counts = [
         ("frozen files", packet.frozen.len()),
         ("commits", packet.commits.len()),
@@ -107,7 +116,13 @@ fn refused(opened: &Opened<'_>, experiment: &str, error: RegisterError) -> Failu
     let place = opened.place;
     let not = || Failure::new("not registered", experiment);
     match error {
-        RegisterError::Freeze(error) => of_freeze(not(), place, &error),
+        RegisterError::Freeze(error) => {
+            let failure = of_freeze(not(), place, &error);
+            match meant(opened, experiment) {
+                Some(meant) => failure.cause(format!("did you mean {meant}?")),
+                None => failure,
+            }
+        }
         error @ RegisterError::NoLane { .. } => {
             let failure = Failure::usage("not registered", experiment).because(&error);
             let RegisterError::NoLane { lane } = error else {
@@ -133,4 +148,15 @@ fn refused(opened: &Opened<'_>, experiment: &str, error: RegisterError) -> Failu
         RegisterError::Write(error) => not().because(&error).hint(of_host(place)),
         RegisterError::Fs(error) => not().because(&error).hint(of_host(place)),
     }
+}
+
+/// The drafted experiment that is nearly called so; none where there is a document of that name.
+fn meant(opened: &Opened<'_>, experiment: &str) -> Option<String> {
+    let document = opened.place.root.join(prereg_path(experiment));
+    let ledger = opened.ledger().ok()?;
+    let drafts = drafts(&opened.root, ledger.state()).ok()?;
+    let is_absent = document.symlink_metadata().is_err();
+    let known = drafts.iter().map(|one| one.id.as_str());
+    let meant = nearest(experiment, known.filter(|_| is_absent));
+    meant.map(str::to_owned)
 }

@@ -111,6 +111,8 @@ fn an_experiment_is_drafted_from_another_and_seen_before_it_is_registered() {
     );
     let refused = desk.said(&["rehearse", "example"], 2);
     assert!(refused.contains("drafted, and not registered"), "{refused}");
+    let misspelt = desk.said(&["register", "exmple"], 3);
+    assert!(misspelt.contains("did you mean example?"), "{misspelt}");
     assert!(refused.contains("lab register example"), "{refused}");
 }
 
@@ -126,7 +128,12 @@ fn what_a_waiting_packet_froze_is_measured_and_its_report_is_data() {
     desk.edit(prereg, "[matrix]", frozen);
     let notes = desk.0.path("lab/experiments/example/notes");
     std::fs::write(&notes, "one").expect("because it is ours");
+    desk.edit(prereg, "repeats = 2", "repeats = 1");
     let registered = desk.said(&["register", "example", "--execute"], 0);
+    assert!(
+        registered.contains("no case is drawn (repeats = 1)"),
+        "{registered}"
+    );
     // "None: control and candidate are the same program", says the author.
     assert!(
         registered.contains("None: control and candidate are"),
