@@ -11,6 +11,22 @@ use crate::shape::{file, sha256};
 use crate::tree::{Entry as Node, Tree};
 use std::collections::{BTreeMap, BTreeSet};
 
+/// Returns whether a tree is a bag, and not the folder of a packet, whose bag may be gone.
+pub(crate) fn is_alone(tree: &Tree) -> bool {
+    let has = |begins: &str| tree.keys().any(|path| path.starts_with(begins));
+    let is_beside = has("analysis-") || has("seal-");
+    let is_other = has("bagit.txt") || has("data/") || has("bag.open/");
+    !has("bag/") && (!is_beside || is_other)
+}
+
+/// Returns the path of what a ledger is refused for.
+pub(crate) fn refused_at(code: &str, line: u64) -> String {
+    match code {
+        "ledger.no-entries" => "ledger.jsonl".to_owned(),
+        _ => format!("ledger.jsonl:{line}"),
+    }
+}
+
 /// Judges everything that there is.
 pub(crate) fn check(
     report: &mut Report,
@@ -18,7 +34,7 @@ pub(crate) fn check(
     ledger: Option<&[u8]>,
     key: Option<&PublicKey>,
 ) {
-    let is_alone = !tree.keys().any(|path| path.starts_with("bag/"));
+    let is_alone = is_alone(tree);
     let prefix = if is_alone { "" } else { "bag/" };
     if is_alone && tree.keys().any(|path| path.starts_with("bag.open/")) {
         let words = "not closed: its run goes on, or was killed and is not finished";
@@ -105,18 +121,22 @@ impl Evidence<'_> {
         let numbers = self.numbers(report);
         let all: BTreeSet<u64> = numbers.analyses.union(&numbers.seals).copied().collect();
         if !all.iter().copied().eq(1..=all.len() as u64) {
-            report.find("analysis.number", "", format!("has the numbers {all:?}"));
+            let mut numbers = (1..).zip(&all);
+            let wrong = numbers.find(|(expected, number)| expected != *number);
+            let path = wrong.map_or(String::new(), |(_, number)| format!("analysis-{number}"));
+            let words = format!("has the numbers {all:?}");
+            report.find("analysis.number", &path, words);
         }
         if numbers.analyses.is_empty() {
-            report.find("analysis.missing", "", "nothing was analysed");
+            report.find("analysis.missing", "analysis-1", "nothing was analysed");
             for finding in &self.content.report.findings {
                 let path = format!("bag/data/{}", finding.path);
                 report.find(finding.code, &path, &*finding.words);
             }
         }
         for number in numbers.seals.difference(&numbers.analyses) {
-            let path = format!("analysis-{number}/analysis.json");
-            report.find("analysis.missing", &path, "has a seal and is not there");
+            let path = format!("seal-{number}.json");
+            report.find("analysis.missing", &path, "its analysis is not there");
         }
         let newest = numbers.analyses.last().copied();
         for number in &numbers.analyses {
@@ -244,7 +264,7 @@ impl Evidence<'_> {
             report.notes.push(note.to_owned());
         }
         if let Some((line, (code, words))) = ledger.refused {
-            report.find(code, &format!("ledger.jsonl:{line}"), words);
+            report.find(code, &refused_at(code, line), words);
             return;
         }
         self.authority(report, &ledger);
@@ -266,10 +286,8 @@ impl Evidence<'_> {
             return;
         }
         if packet.bag.as_ref() != Some(&self.bag) {
-            refuse(format!(
-                "the packet was closed with the bag {:?}",
-                packet.bag
-            ));
+            let closed = packet.bag.as_deref().unwrap_or("none");
+            refuse(format!("the packet was closed with the bag {closed}"));
         }
         if is_alone {
             return;

@@ -51,6 +51,11 @@ pub fn check(tree: &Tree, ledger: Option<&[u8]>, key: Option<&PublicKey>) -> Rep
     report
 }
 
+/// Returns whether a tree is a bag alone, and not the folder of a packet, whose bag may be gone.
+pub fn is_bag(tree: &Tree) -> bool {
+    evidence::is_alone(tree)
+}
+
 /// Verifies a bag as a folder alone: its lists, digests, names and info (`docs/format/bag.md`,
 /// sections 1 and 2), whatever its payload means.
 pub fn check_bag(tree: &Tree) -> Report {
@@ -103,7 +108,7 @@ pub fn check_ledger(bytes: &[u8]) -> Report {
         report.notes.push(note);
     }
     if let Some((line, (code, words))) = read.refused {
-        report.find(code, &format!("ledger.jsonl:{line}"), words);
+        report.find(code, &evidence::refused_at(code, line), words);
     }
     report
 }

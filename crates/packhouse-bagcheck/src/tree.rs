@@ -74,7 +74,9 @@ pub fn has_evidence(root: &Path) -> Result<bool, ReadError> {
     };
     for entry in std::fs::read_dir(root).map_err(failed)? {
         let name = entry.map_err(failed)?.file_name();
-        if TOP.iter().any(|top| name == **top) {
+        let name = name.to_string_lossy();
+        let is_beside = name.starts_with("analysis-") || name.starts_with("seal-");
+        if is_beside || TOP.contains(&&*name) {
             return Ok(true);
         }
     }

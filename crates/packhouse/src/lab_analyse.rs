@@ -7,7 +7,7 @@ use crate::lab_campaign::{Prepared, gates, step_failed};
 use crate::lab_open::{Opened, Told};
 use crate::lab_words::LabAnalyseArgs;
 use packhouse_lab::analysis::Verdict;
-use packhouse_lab::campaign::{Again, reanalyse, would_be};
+use packhouse_lab::campaign::{Again, CampaignError, reanalyse, would_be};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 
@@ -21,7 +21,7 @@ pub(crate) fn execute(args: &LabAnalyseArgs, place: &Place) -> Result<Answer, Fa
     let packet = opened.packet(&ledger, &args.packet)?;
     let prepared = Prepared::new(&opened, args.key.as_deref())?;
     let campaign = prepared.campaign();
-    let again = would_be(&campaign, &ledger, packet).map_err(|error| step_failed(place, &error))?;
+    let again = would_be(&campaign, &ledger, packet).map_err(|error| failed(place, &error))?;
     if let Some(number) = again.made_before {
         return Ok(made_before(&again, number));
     }
@@ -43,8 +43,20 @@ pub(crate) fn execute(args: &LabAnalyseArgs, place: &Place) -> Result<Answer, Fa
     }
     let mut writer = opened.writer()?;
     let done = reanalyse(&campaign, &mut writer, packet, &args.why);
-    let again = done.map_err(|error| step_failed(place, &error))?;
+    let again = done.map_err(|error| failed(place, &error))?;
     Ok(prepared.remembered(&writer, sealed(&again)))
+}
+
+/// Only a sealed bag is analysed again.
+fn failed(place: &Place, error: &CampaignError) -> Failure {
+    match error {
+        CampaignError::Standing { packet, actual, .. } if !actual.starts_with("sealed-") => {
+            Failure::new("nothing to analyse again", packet)
+                .cause(format!("the packet is {actual}, and not sealed"))
+                .hint(place.hint("state"))
+        }
+        error => step_failed(place, error),
+    }
 }
 
 fn made_before(again: &Again, number: u64) -> Answer {

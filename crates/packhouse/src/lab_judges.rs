@@ -39,7 +39,7 @@ pub(crate) fn evidence(tree: &Tree, ledger: Option<&[u8]>) -> Evidence {
 pub(crate) fn join(report: &mut Report, tree: &Tree, ledger: Option<&[u8]>, recipes: &Recipes) {
     let evidence = evidence(tree, ledger);
     let bag = evidence.files.below(packhouse_bag::BAG_DIR);
-    let (bag, found) = match bag.files().is_empty() {
+    let (bag, found) = match packhouse_bagcheck::is_bag(tree) {
         true => {
             let found = alone(&evidence.files, recipes);
             (evidence.files, found)

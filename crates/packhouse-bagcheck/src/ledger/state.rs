@@ -24,6 +24,22 @@ pub(crate) enum Stand {
     Sealed,
 }
 
+impl Stand {
+    /// Returns the word for people.
+    fn word(self) -> &'static str {
+        match self {
+            Self::Registered => "registered",
+            Self::Rehearsed => "rehearsed",
+            Self::Reviewed => "reviewed",
+            Self::Armed => "armed",
+            Self::Nonce => "before its marker, with a nonce",
+            Self::Consumed => "consumed",
+            Self::Closed => "closed",
+            Self::Sealed => "sealed",
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lane {
     Open,
@@ -258,7 +274,10 @@ impl State {
         let key = body.text("key").to_owned();
         let current = self.records.get(&key).copied();
         if current != body.count("supersedes") {
-            let words = format!("the current record of {key:?} is entry {current:?}");
+            let words = match current {
+                Some(current) => format!("the current record of {key:?} is entry {current}"),
+                None => format!("{key:?} has no current record"),
+            };
             return refuse("ledger.record-current", words);
         }
         self.records.insert(key, entry.index);
@@ -286,7 +305,7 @@ impl State {
             _ => Stand::Sealed..=Stand::Sealed,
         };
         if !admitted.contains(&packet.stand) {
-            let words = format!("{kind} of a packet that is {:?}", packet.stand);
+            let words = format!("{kind} of a packet that is {}", packet.stand.word());
             return refuse("ledger.state", words);
         }
         if kind == "nonce" && !self.nonces.insert(entry.body.text("nonce").to_owned()) {
@@ -347,13 +366,21 @@ impl Packet {
         let cited = entry.body.count("rehearsal");
         match self.rehearsal {
             Some((index, true)) if cited == Some(index) => Ok(()),
-            _ => refuse(
-                "ledger.rehearsal",
-                format!(
-                    "cites {cited:?}, the newest rehearsal is {:?}",
-                    self.rehearsal
-                ),
-            ),
+            newest => {
+                let index = |index: Option<u64>| match index {
+                    Some(index) => format!("entry {index}"),
+                    None => "none".to_owned(),
+                };
+                let cited = index(cited);
+                let words = match newest {
+                    Some((newest, false)) => format!("entry {newest}, which is not green"),
+                    newest => index(newest.map(|(newest, _)| newest)),
+                };
+                refuse(
+                    "ledger.rehearsal",
+                    format!("cites {cited}, the newest rehearsal is {words}"),
+                )
+            }
         }
     }
 

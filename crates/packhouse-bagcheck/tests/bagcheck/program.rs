@@ -304,3 +304,66 @@ fn a_copy_of_the_folder_builds_alone() {
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{stderr}");
 }
+
+/// A pipe waits for ever and a device has no end: neither is a ledger or a key.
+#[test]
+fn what_is_no_regular_file_is_no_ledger_and_no_key() {
+    let (folder, evidence) = folder();
+    write(&sample::run(), &evidence);
+    let path = evidence.to_str().expect("because it is text");
+    let pipe = folder.path().join("pipe");
+    let made = Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.is_ok_and(|status| status.success()), "of coreutils");
+    let pipe = pipe.to_str().expect("because it is text");
+    for option in ["--ledger", "--public-key"] {
+        for other in [pipe, "/dev/zero", path] {
+            let (code, out, err) = said(&bagcheck(&[path, option, other]));
+            assert_eq!((code, out.as_str()), (Some(3), ""), "{option} {other}");
+            let expected = format!("error: cannot read {other}: not a regular file\n");
+            assert_eq!(err, expected);
+        }
+    }
+    let long = folder.path().join("long");
+    let file = std::fs::File::create(&long).expect("because it is ours");
+    file.set_len((64 << 10) + 1).expect("because it is ours");
+    let long = long.to_str().expect("because it is text");
+    let (code, _, err) = said(&bagcheck(&[path, "--public-key", long]));
+    assert_eq!(code, Some(3));
+    assert!(err.ends_with(": more than 65536 bytes\n"), "{err}");
+}
+
+/// Whoever names a file could say that all is well, or write over what was said.
+#[test]
+fn a_name_says_nothing_of_its_own_and_a_damaged_bag_nothing_of_the_candidate() {
+    let (_folder, evidence) = folder();
+    write(&sample::run(), &evidence);
+    for name in ["x\nvalid; verdict pass", "\u{1b}[2Jy", "z\u{202e}"] {
+        std::fs::write(evidence.join("bag/data").join(name), "x").expect("because it is ours");
+    }
+    std::fs::write(evidence.join("bag/data/run.json"), "{}\n").expect("because it is ours");
+    let path = evidence.to_str().expect("because it is text");
+    let (code, out, _) = said(&bagcheck(&[path]));
+    assert_eq!(code, Some(1));
+    assert!(!out.lines().any(|line| line.starts_with("valid")), "{out}");
+    assert!(!out.contains(['\u{1b}', '\u{202e}']), "{out}");
+    assert!(out.contains("x\\u{a}valid; verdict pass"), "{out}");
+    assert!(!out.contains("\ncandidate: "), "{out}");
+}
+
+/// It was there: that it is gone is an answer, and no reason not to judge.
+#[test]
+fn evidence_whose_bag_is_gone_does_not_hold() {
+    let (_folder, evidence) = folder();
+    let sample = sample::run();
+    write(&sample, &evidence);
+    std::fs::remove_dir_all(evidence.join("bag")).expect("because it is ours");
+    let path = evidence.to_str().expect("because it is text");
+    let (code, out, err) = said(&bagcheck(&[path]));
+    assert_eq!((code, err.as_str()), (Some(1), ""), "{out}");
+    assert!(out.contains("bag.not-bagit: bag/"), "{out}");
+    let report = check(&sample.tree, Some(b""), None);
+    let mut findings = report.findings.iter();
+    let empty = findings.find(|finding| finding.code == "ledger.no-entries");
+    let empty = empty.expect("because there is no entry");
+    assert_eq!(empty.path, "ledger.jsonl", "no line of it");
+}

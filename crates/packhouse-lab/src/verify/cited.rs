@@ -7,7 +7,7 @@ use packhouse_bag::dsse::Envelope;
 use packhouse_bag::seal::{Statement, envelope_name, seal_name};
 use packhouse_base::digest::Digest;
 use packhouse_ledger::act::{Analysed, Closed, Sealed};
-use packhouse_ledger::{Act, Ledger};
+use packhouse_ledger::{Act, Ledger, LedgerError};
 
 /// Judges every seal.
 pub(crate) fn seals(
@@ -109,7 +109,13 @@ pub(crate) fn ledger(
         Ok(ledger) => ledger,
         Err(error) => {
             let code = error.code().unwrap_or("ledger.no-entries");
-            findings.push(Finding::new(code, LEDGER, error));
+            let path = match &error {
+                LedgerError::Entry { index, .. } => format!("{LEDGER}:{}", index + 1),
+                LedgerError::Fs(_) | LedgerError::NoEntries { .. } | LedgerError::Head(_) => {
+                    LEDGER.to_owned()
+                }
+            };
+            findings.push(Finding::new(code, path, error));
             return;
         }
     };

@@ -133,86 +133,89 @@ fn of_the_bag<'a>(all: impl Iterator<Item = (&'a str, &'a str)>) -> Accused {
         .collect()
 }
 
+const HELLO: &str = "bag/data/legs/00/exchange.jsonl:2";
+const CASE: &str = "bag/data/legs/00/exchange.jsonl:3";
+const ANSWER: &str = "bag/data/legs/00/exchange.jsonl:4";
+const RUN: &str = "bag/data/run.json";
+const LEG: &str = "bag/data/legs/00/leg.json";
+type Forgery = (&'static str, &'static str, fn(&mut [Value]));
+
+/// Where a forgery is found, and what it changes.
+const FORGERIES: [Forgery; 24] = [
+    ("case.fixture", CASE, |lines| {
+        hello(lines)["kernels"] = json!([])
+    }),
+    ("case.arm", CASE, |lines| {
+        hello(lines)["kernels"][0]["arms"] = json!([])
+    }),
+    ("case.width", CASE, |lines| {
+        hello(lines)["kernels"][0]["widths"] = json!([999]);
+    }),
+    ("case.device", CASE, |lines| {
+        hello(lines)["devices"] = json!([])
+    }),
+    ("leg.message", HELLO, |lines| {
+        hello(lines)["kernels"][0]["widths"] = json!([1, 0]);
+    }),
+    ("leg.message", HELLO, |lines| {
+        hello(lines)["kernels"][0]["widths"] = json!([1, 1]);
+    }),
+    ("leg.message", HELLO, |lines| {
+        hello(lines)["kernels"][0]["arms"] = json!(["plain", "/etc/x Y"]);
+    }),
+    ("leg.message", HELLO, |lines| {
+        hello(lines)["devices"] = json!(["cpu", "cuda:0"]);
+    }),
+    ("leg.message", HELLO, |lines| {
+        hello(lines)["devices"] = json!(["cpu", "cpu"]);
+    }),
+    ("leg.message", HELLO, |lines| {
+        let many: Vec<u64> = (1..=65).collect();
+        hello(lines)["kernels"][0]["widths"] = json!(many);
+    }),
+    ("leg.message", ANSWER, |lines| {
+        lines[3]["message"]["witnesses"][0]["counters"] = json!({"BAD NAME/": 1});
+    }),
+    ("leg.message", ANSWER, |lines| {
+        lines[3]["message"]["warnings"] = json!(["w".repeat(1 << 20)]);
+    }),
+    ("run.status", RUN, |run| run[0]["removed"] = json!(["x"])),
+    ("record.type", RUN, |run| {
+        run[0]["removed"] = json!(["/etc/passwd"])
+    }),
+    ("record.type", RUN, |run| {
+        run[0]["removed"] = json!(["x", "x"])
+    }),
+    ("record.type", RUN, |run| {
+        run[0]["started"]["wall_ns"] = json!(1_u64 << 63);
+    }),
+    ("run.clock", RUN, |run| run[0]["boot"] = json!("another")),
+    ("run.clock", LEG, |leg| {
+        leg[0]["programs"][0]["elapsed_ns"] = json!(u64::MAX);
+    }),
+    ("record.type", LEG, |leg| {
+        leg[0]["programs"][0]["pid"] = json!(0)
+    }),
+    ("record.type", LEG, |leg| leg[0]["started"] = Value::Null),
+    ("record.type", "bag/data/marker.json", |marker| {
+        marker[0]["file_system"] = json!("tmpfs");
+    }),
+    ("authority.state", "bag/data/authority.jsonl:4", |lines| {
+        lines[3]["boot"] = json!("another");
+    }),
+    ("authority.state", "bag/data/authority.jsonl:4", |lines| {
+        lines[3]["body"]["analyzer"] = json!("7".repeat(64));
+    }),
+    ("authority.state", "bag/data/authority.jsonl:4", |lines| {
+        lines[3]["at_ns"] = json!(-4_000_000_000_000_000_000_i64);
+    }),
+];
+
 /// One judge that says another path tells everything twice, and one that finds nothing is none.
 #[test]
 fn both_judges_find_each_forgery_under_the_same_code_and_path() {
-    const HELLO: &str = "bag/data/legs/00/exchange.jsonl:2";
-    const CASE: &str = "bag/data/legs/00/exchange.jsonl:3";
-    const ANSWER: &str = "bag/data/legs/00/exchange.jsonl:4";
-    const RUN: &str = "bag/data/run.json";
-    const LEG: &str = "bag/data/legs/00/leg.json";
-    type Forgery = (&'static str, &'static str, fn(&mut [Value]));
-    let forgeries: [Forgery; 24] = [
-        ("case.fixture", CASE, |lines| {
-            hello(lines)["kernels"] = json!([])
-        }),
-        ("case.arm", CASE, |lines| {
-            hello(lines)["kernels"][0]["arms"] = json!([])
-        }),
-        ("case.width", CASE, |lines| {
-            hello(lines)["kernels"][0]["widths"] = json!([999]);
-        }),
-        ("case.device", CASE, |lines| {
-            hello(lines)["devices"] = json!([])
-        }),
-        ("leg.message", HELLO, |lines| {
-            hello(lines)["kernels"][0]["widths"] = json!([1, 0]);
-        }),
-        ("leg.message", HELLO, |lines| {
-            hello(lines)["kernels"][0]["widths"] = json!([1, 1]);
-        }),
-        ("leg.message", HELLO, |lines| {
-            hello(lines)["kernels"][0]["arms"] = json!(["plain", "/etc/x Y"]);
-        }),
-        ("leg.message", HELLO, |lines| {
-            hello(lines)["devices"] = json!(["cpu", "cuda:0"]);
-        }),
-        ("leg.message", HELLO, |lines| {
-            hello(lines)["devices"] = json!(["cpu", "cpu"]);
-        }),
-        ("leg.message", HELLO, |lines| {
-            let many: Vec<u64> = (1..=65).collect();
-            hello(lines)["kernels"][0]["widths"] = json!(many);
-        }),
-        ("leg.message", ANSWER, |lines| {
-            lines[3]["message"]["witnesses"][0]["counters"] = json!({"BAD NAME/": 1});
-        }),
-        ("leg.message", ANSWER, |lines| {
-            lines[3]["message"]["warnings"] = json!(["w".repeat(1 << 20)]);
-        }),
-        ("run.status", RUN, |run| run[0]["removed"] = json!(["x"])),
-        ("record.type", RUN, |run| {
-            run[0]["removed"] = json!(["/etc/passwd"])
-        }),
-        ("record.type", RUN, |run| {
-            run[0]["removed"] = json!(["x", "x"])
-        }),
-        ("record.type", RUN, |run| {
-            run[0]["started"]["wall_ns"] = json!(1_u64 << 63);
-        }),
-        ("run.clock", RUN, |run| run[0]["boot"] = json!("another")),
-        ("run.clock", LEG, |leg| {
-            leg[0]["programs"][0]["elapsed_ns"] = json!(u64::MAX);
-        }),
-        ("record.type", LEG, |leg| {
-            leg[0]["programs"][0]["pid"] = json!(0)
-        }),
-        ("record.type", LEG, |leg| leg[0]["started"] = Value::Null),
-        ("record.type", "bag/data/marker.json", |marker| {
-            marker[0]["file_system"] = json!("tmpfs");
-        }),
-        ("authority.state", "bag/data/authority.jsonl:4", |lines| {
-            lines[3]["boot"] = json!("another");
-        }),
-        ("authority.state", "bag/data/authority.jsonl:4", |lines| {
-            lines[3]["body"]["analyzer"] = json!("7".repeat(64));
-        }),
-        ("authority.state", "bag/data/authority.jsonl:4", |lines| {
-            lines[3]["at_ns"] = json!(-4_000_000_000_000_000_000_i64);
-        }),
-    ];
     let evidence = evidence(&timed());
-    for (number, (code, path, edit)) in forgeries.into_iter().enumerate() {
+    for (number, (code, path, edit)) in FORGERIES.into_iter().enumerate() {
         let file = path.split(".jsonl:").next().unwrap_or(path);
         let file = match file.ends_with(".json") {
             true => file.to_owned(),

@@ -232,3 +232,13 @@ fn a_bag_that_is_still_open_is_said_to_be_so_and_no_more() {
         [words]
     );
 }
+
+/// A word that no analysis can have is of the record, whatever the bag gives.
+#[test]
+fn an_analysis_has_no_word_of_its_own() {
+    let sample = sample::run();
+    for field in ["kind", "status", "verdict"] {
+        let tampered = edit(&sample, ANALYSIS, |analysis| analysis[field] = json!("x"));
+        rejects(&tampered, field, &["record.type"]);
+    }
+}
