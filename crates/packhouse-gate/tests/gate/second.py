@@ -9,6 +9,7 @@ import math
 import statistics
 import struct
 import sys
+from decimal import Decimal
 from fractions import Fraction
 
 WORD = (1 << 64) - 1
@@ -61,6 +62,14 @@ def fraction(value):
     return [value.numerator, value.denominator]
 
 
+def text(value):
+    """The digits of a number as the page writes it, and how many of them are behind the point."""
+    shown = format(Decimal(repr(value)), "f")
+    whole, _, places = shown.partition(".")
+    places = places.rstrip("0")
+    return [int(whole + places), len(places)]
+
+
 def sign(wins, losses):
     n = wins + losses
 
@@ -68,7 +77,7 @@ def sign(wins, losses):
         return Fraction(sum(math.comb(n, i) for i in range(k, n + 1)), 2**n)
 
     two = Fraction(1) if wins == losses else 2 * upper(max(wins, losses))
-    return [bits(upper(wins)), bits(two)]
+    return [bits(upper(wins)), bits(two), *text(float(two))]
 
 
 def savings_of(cycles, spans):

@@ -8,6 +8,7 @@ use packhouse_gate::rational::Rational;
 use packhouse_gate::sequential::{Look, Plan};
 use packhouse_gate::sign::sign_test;
 use packhouse_gate::suite::{Summary, percentile};
+use packhouse_gate::text::shortest;
 use packhouse_gate::wilcoxon::{equivalence, signed_rank};
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -65,6 +66,17 @@ impl Cases {
 
 fn bits(value: f64) -> i128 {
     i128::from(value.to_bits())
+}
+
+/// The digits of a number's text, and how many of them are behind the point.
+fn text(value: f64) -> [i128; 2] {
+    let shown = shortest(value);
+    let (whole, places) = shown.split_once('.').unwrap_or((&shown, ""));
+    let digits = format!("{whole}{places}").parse();
+    [
+        digits.expect("because they are digits"),
+        places.len() as i128,
+    ]
 }
 
 fn fraction(value: Rational) -> [i128; 2] {
@@ -152,15 +164,16 @@ fn signs_are_counted_as_all_outcomes_are() {
         (0, 1000),
         (63, 1),
         (97, 31),
+        (26, 0),
+        (18, 5),
+        (5, 19),
     ];
     for (wins, losses) in small.chain(large) {
         let test = sign_test(wins, losses).expect("because the pairs are not too many");
         let asked = [i128::from(wins), i128::from(losses)];
-        cases.add(
-            "sign",
-            &asked,
-            &[bits(test.one_sided), bits(test.two_sided)],
-        );
+        let [digits, places] = text(test.two_sided);
+        let said = [bits(test.one_sided), bits(test.two_sided), digits, places];
+        cases.add("sign", &asked, &said);
     }
     cases.agree();
 }
@@ -202,6 +215,7 @@ fn blocks_and_their_noise_are_what_the_page_says() {
         let mut said = vec![i128::from(paired.wins), i128::from(paired.losses)];
         said.extend(exact.into_iter().flat_map(fraction));
         said.extend([bits(paired.sign.one_sided), bits(paired.sign.two_sided)]);
+        said.extend(text(paired.sign.two_sided));
         cases.add("paired", &asked, &said);
         let noise = Noise::of(cycles, &blocks).expect("because the spans are small");
         let mut said: Vec<i128> = [noise.floor, noise.detectable].map(fraction).concat();
