@@ -25,6 +25,7 @@ mod sections;
 mod values;
 mod words;
 
+pub use derive::told_releases;
 pub use live::{Live, Observation, Topic};
 pub use ran::{Program, Ran};
 pub use values::{

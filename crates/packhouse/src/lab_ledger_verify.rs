@@ -9,7 +9,7 @@ use crate::files::read_at_most;
 use crate::lab::{LEDGER, Place};
 use crate::lab_enter::torn;
 use crate::lab_open::Opened;
-use crate::lab_record::{document, gated_widths, listed};
+use crate::lab_record::{NOT_DRAWN, document, draws, gated_widths, listed};
 use crate::lab_words::LabLedgerVerifyArgs;
 use crate::{hints, lab_frozen};
 use packhouse_bagcheck::Tree;
@@ -247,6 +247,9 @@ impl Report {
             if let Some(width) = record.widths.iter().find(|width| !gated.contains(width)) {
                 let words = format!("width {width} was not gated; {} were", listed(&gated));
                 self.find("ledger.record-width", &path, words);
+            }
+            if !draws(tree, state.prereg)? {
+                self.find("ledger.record-drawn", &path, NOT_DRAWN);
             }
             let lane = &ledger.state().lanes()[&state.lane];
             let lane = document(tree, "bag/data/lane.toml", lane.document, Lane::parse)?;

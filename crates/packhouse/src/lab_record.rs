@@ -2,7 +2,8 @@
 //!
 //! Invariants: the evidence is verified again before it is cited, by the second implementation; the
 //! widths that a record claims have rows of the candidate in the sealed analysis that it cites,
-//! all of them equal; the key is the lane's.
+//! all of them equal; inputs were drawn, which nobody could have published answers of; the key is
+//! the lane's.
 
 use crate::answer::Answer;
 use crate::failure::{Failure, quoted};
@@ -14,7 +15,7 @@ use packhouse_bagcheck::{Entry, Tree};
 use packhouse_base::digest::Digest;
 use packhouse_lab::Lane;
 use packhouse_lab::analysis::Analysis;
-use packhouse_lab::prereg::Treatment;
+use packhouse_lab::prereg::{Prereg, Treatment};
 use packhouse_ledger::Ledger;
 use packhouse_ledger::act::{Record, Verdict};
 use packhouse_ledger::state::{PacketState, Standing};
@@ -30,6 +31,7 @@ pub(crate) fn execute(args: &LabRecordArgs, place: &Place) -> Result<Answer, Fai
     let state = opened.standing(&ledger, packet)?;
     let seal = passed(place, state, &args.packet)?;
     let tree = verified(place, &ledger, packet)?;
+    drawn(&tree, state.prereg, &args.packet)?;
     let mut widths = args.width.clone();
     widths.sort_unstable();
     widths.dedup();
@@ -113,6 +115,25 @@ fn verified(place: &Place, ledger: &Ledger, packet: Digest) -> Result<Tree, Fail
 
 const FINDINGS_SHOWN: usize = 3;
 
+/// Inputs were drawn in each cell: else whoever kept the published answers passed.
+fn drawn(tree: &Tree, prereg: Digest, text: &str) -> Result<(), Failure> {
+    if draws(tree, prereg)? {
+        return Ok(());
+    }
+    Err(Failure::new("no record of published inputs alone", text)
+        .cause(NOT_DRAWN)
+        .hint("another experiment, with `repeats` of 2 or more in its [matrix]"))
+}
+
+/// Whether a packet's preregistration, as its bag has it, has cells with drawn inputs.
+pub(crate) fn draws(tree: &Tree, prereg: Digest) -> Result<bool, Failure> {
+    let prereg = document(tree, "bag/data/prereg.toml", prereg, Prereg::parse)?;
+    Ok(prereg.matrix.repeats > 1)
+}
+
+pub(crate) const NOT_DRAWN: &str =
+    "its repeats is 1: no case was drawn, so a program that kept the published answers passes";
+
 /// Every width was asked of the candidate, and answered as it must be.
 fn gated(widths: &[u64], tree: &Tree, state: &PacketState, text: &str) -> Result<(), Failure> {
     let number = state.analyses.last().map_or(1, |newest| newest.number);
@@ -176,4 +197,27 @@ pub(crate) fn document<T, E: std::error::Error + 'static>(
         return Err(Failure::new("not the document of the ledger", path).cause(words));
     }
     parse(bytes).map_err(|error| Failure::new("cannot be read", path).because(&error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A program that kept the published answers passed where nothing was drawn.
+    #[test]
+    fn no_record_cites_a_packet_of_which_nothing_was_drawn() {
+        let template = include_str!("lab_templates/prereg.toml").replace("@ID@", "one");
+        let template = template.replace("@LANE@", "fast");
+        for (repeats, is_drawn) in [("repeats = 2", true), ("repeats = 1", false)] {
+            let document = template.replace("repeats = 2", repeats);
+            assert!(document.contains(repeats), "{document}");
+            let digest = Digest::of(document.as_bytes());
+            let mut tree = Tree::new();
+            let file = Entry::file(document.as_bytes());
+            tree.insert("bag/data/prereg.toml".to_owned(), file);
+            let judged = drawn(&tree, digest, "one");
+            assert_eq!(judged.is_ok(), is_drawn, "{repeats}");
+            assert!(drawn(&tree, Digest::of(b"another"), "one").is_err());
+        }
+    }
 }

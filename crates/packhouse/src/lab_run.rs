@@ -17,8 +17,9 @@ use packhouse_lab::campaign::{
 };
 use packhouse_lab::recovery::{Recovered, recover};
 use packhouse_ledger::act::is_spent;
+use packhouse_ledger::page::told_releases;
 use packhouse_ledger::state::Standing;
-use packhouse_ledger::{Writer, WriterError};
+use packhouse_ledger::{Ledger, Writer, WriterError};
 use packhouse_sys::fs::Dir;
 use serde_json::json;
 use std::fmt::Write as _;
@@ -34,7 +35,8 @@ pub(crate) fn execute(args: &LabRunArgs, place: &Place) -> Result<Answer, Failur
         let standing = opened.standing(&ledger, packet)?.standing;
         let would = would(&prepared.campaign(), &ledger, packet);
         let would = would.map_err(|error| failed(&error))?;
-        return Ok(plan(args, place, (packet, standing), &would));
+        let plan = plan(args, place, (packet, standing), &would);
+        return Ok(releases(plan, &ledger, packet));
     }
     prepared.listen()?;
     prepared.sweep();
@@ -54,7 +56,19 @@ pub(crate) fn execute(args: &LabRunArgs, place: &Place) -> Result<Answer, Failur
             }
         }
     };
+    let answer = releases(answer, writer.ledger(), packet);
     Ok(prepared.remembered(&writer, entered(answer, &writer)))
+}
+
+/// An answer with how often the packet was released, and why: a run that was given up again and
+/// again says something of its verdict.
+fn releases(mut answer: Answer, ledger: &Ledger, packet: Digest) -> Answer {
+    let told = told_releases(ledger, packet);
+    if let Some(told) = &told {
+        let _ = writeln!(answer.text, "released so far: {}", Shown(told));
+    }
+    answer.json["released_so_far"] = json!(told);
+    answer
 }
 
 /// An answer with the number of the entry that what came of it is in.

@@ -95,20 +95,8 @@ pub fn run(
     {
         Ok(taken) => taken,
         Err(error) => {
-            let was_taken = matches!(error, MarkerError::Taken { .. });
-            let fault = Fault::new(Stage::Marker, error);
             drop(opened);
-            let Some(taken) = checks::taken(campaign, packet)? else {
-                return released(campaign, writer, packet, fault);
-            };
-            // Another run was faster, of another copy of the lab: this one consumed nothing.
-            let other = taken.of_another(writer.ledger(), packet);
-            let damaged = || was_taken.then(|| format!("{SPENT}: {}", fault.reason));
-            if let Some(reason) = other.or_else(damaged) {
-                let fault = Fault::new(Stage::Marker, reason);
-                return released(campaign, writer, packet, fault);
-            }
-            return aborted(campaign, writer, packet, Some(fault)).map(Ran::sealed);
+            return unmarked(campaign, writer, packet, error);
         }
     };
     let digest = Digest::of(&marker);
@@ -136,6 +124,28 @@ pub fn run(
         Ok(_) => finish(campaign, writer, packet).map(Ran::sealed),
         Err(fault) => aborted(campaign, writer, packet, Some(fault)).map(Ran::sealed),
     }
+}
+
+/// What a run comes to whose marker could not be taken, or is perhaps not kept.
+fn unmarked(
+    campaign: &Campaign<'_>,
+    writer: &mut Writer,
+    packet: Digest,
+    error: MarkerError,
+) -> Result<Ran, CampaignError> {
+    let was_taken = matches!(error, MarkerError::Taken { .. });
+    let fault = Fault::new(Stage::Marker, error);
+    let Some(taken) = checks::taken(campaign, packet)? else {
+        return released(campaign, writer, packet, fault);
+    };
+    // Another run was faster, of another copy of the lab: this one consumed nothing.
+    let other = taken.of_another(writer.ledger(), packet);
+    let damaged = || was_taken.then(|| format!("{SPENT}: {}", fault.reason));
+    if let Some(reason) = other.or_else(damaged) {
+        let fault = Fault::new(Stage::Marker, reason);
+        return released(campaign, writer, packet, fault);
+    }
+    aborted(campaign, writer, packet, Some(fault)).map(Ran::sealed)
 }
 
 /// Makes the bag with all that is known before the first case, and starts the first leg.
@@ -187,8 +197,8 @@ pub(super) fn open(
     })
 }
 
-/// Asks all cases of all legs. Inputs are drawn from `source`: the marker's salt, and of a rehearsal
-/// the nonce, which is in no ledger.
+/// Asks all cases of all legs. Inputs are drawn from `source`: the marker's salt, and of a
+/// rehearsal the nonce, which is in no ledger.
 pub(super) fn execute(
     campaign: &Campaign<'_>,
     frozen: &Frozen,

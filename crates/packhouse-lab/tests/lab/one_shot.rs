@@ -1,7 +1,7 @@
 //! The one-shot right: what is drawn for a run, where its marker lies, and who may give it back.
 //!
-//! In a reference a candidate gave runs up before their end until it was asked what it could do, and
-//! an older copy of the folder in which runs were remembered let a packet be run again.
+//! In a reference a candidate gave runs up before their end until it was asked what it could do,
+//! and an older copy of the folder in which runs were remembered let a packet be run again.
 
 use crate::played::{Played, RECIPES};
 use packhouse_bag::Contents;

@@ -1,5 +1,6 @@
 //! Words for states, and the next act that each state allows.
 
+use super::derive::count_and_reasons;
 use super::values::{Basis, Lane, LaneState, Packet, PacketState, Page};
 use super::words::short;
 use crate::act::Verdict;
@@ -217,17 +218,9 @@ fn review(packet: &Packet) -> Next {
 }
 
 impl Packet {
-    /// How often it was released before its marker, and why, if it ever was: whoever could choose
-    /// among runs would choose a verdict.
-    pub fn told_released(&self) -> Option<String> {
-        let count = match self.released.len() {
-            0 => return None,
-            1 => "once".to_owned(),
-            2 => "twice".to_owned(),
-            count => format!("{count} times"),
-        };
-        let reasons = self.released.join("; ");
-        Some(format!("{count} before the marker: {reasons}"))
+    /// How often it was released before its marker, and why, if it ever was.
+    pub(super) fn told_released(&self) -> Option<String> {
+        count_and_reasons(&self.released)
     }
 
     /// Approvals that arming still needs, as far as is known.

@@ -79,6 +79,19 @@ fn each_state_of_a_packet_has_its_words_and_its_next_act() {
         shown(&drawn(&story), "one"),
         (released.to_owned(), next.to_owned())
     );
+    let mut story = Story::to("rehearsed");
+    let newest = story.count - 1;
+    story.tell(story::reviewed(1, "eve", Review::Reject, newest));
+    let (state, next) = shown(&drawn(&story), "one");
+    assert!(state.starts_with("rejected by a reviewer: eve"), "{state}");
+    assert!(!next.contains("packhouse lab"), "{next}");
+}
+
+/// Whoever gives runs up until one suits them is seen to; a packet that another run has is spent.
+#[test]
+fn a_report_says_how_often_a_packet_was_released_and_a_spent_one_has_no_next_act() {
+    let mut story = Story::to("nonce");
+    story.tell(story::released(1, 1));
     let told = |page: &Page| {
         let of_one = page.report_markdown(&digest(1).to_string(), "");
         of_one.expect("because it is registered")
@@ -101,12 +114,6 @@ fn each_state_of_a_packet_has_its_words_and_its_next_act() {
     story.tell(spent);
     let expected = format!("released, spent: marker: {reason}");
     assert_eq!(shown(&drawn(&story), "one"), (expected, "none".to_owned()));
-    let mut story = Story::to("rehearsed");
-    let newest = story.count - 1;
-    story.tell(story::reviewed(1, "eve", Review::Reject, newest));
-    let (state, next) = shown(&drawn(&story), "one");
-    assert!(state.starts_with("rejected by a reviewer: eve"), "{state}");
-    assert!(!next.contains("packhouse lab"), "{next}");
 }
 
 /// An approval too few is not enough to name `arm`.
