@@ -330,26 +330,16 @@ const FIRST_MARKER: &str = "packhouse/marker/1";
 pub(crate) fn marker(report: &mut Report, payload: &Tree) -> Option<Marker> {
     let value = record(report, payload, "marker.json")?;
     let mut record = Record::new(report, "marker.json");
-    let fields = [
-        "schema",
-        "packet",
-        "nonce",
-        "ledger",
-        "lab",
-        "file_system",
-        "salt",
-    ];
+    let fields = ["schema", "packet", "nonce", "ledger", "lab", "file_system"];
+    let map = record.fields(&value, "", &fields, &["salt"])?;
+    let schema = record.word(map, "schema", &[FIRST_MARKER, "packhouse/marker/2"])?;
     // The first schema has no salt: inputs were drawn from the nonce.
-    let is_first = match &value {
-        Json::Object(map) => map.get("schema") == Some(&Json::text(FIRST_MARKER)),
-        _ => false,
-    };
-    let (schema, count) = match is_first {
-        true => (FIRST_MARKER, fields.len() - 1),
-        false => ("packhouse/marker/2", fields.len()),
-    };
-    let map = record.fields(&value, "", &fields[..count], &[])?;
-    record.schema(map, schema)?;
+    let is_first = schema == FIRST_MARKER;
+    match (is_first, map.contains_key("salt")) {
+        (true, true) => record.find("record.unknown-field", "a first marker with `salt`"),
+        (false, false) => record.find("record.missing-field", "the record has no `salt`"),
+        (true, false) | (false, true) => {}
+    }
     record.word(map, "file_system", &DURABLE)?;
     Some(Marker {
         packet: record.digest(map, "packet")?,
