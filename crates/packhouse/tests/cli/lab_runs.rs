@@ -452,7 +452,10 @@ fn a_file_that_is_mapped_at_hello_and_not_frozen_releases_its_packet() {
     assert!(words.contains("is mapped and not frozen"), "{words}");
     // What to copy and to add, to be pasted.
     let lines = "/lab/loaded\n[[frozen]]\npath = \"loaded\"\n";
-    assert!(words.contains("mkdir -p ") && words.contains(lines), "{words}");
+    assert!(
+        words.contains("mkdir -p ") && words.contains(lines),
+        "{words}"
+    );
     assert!(words.contains("identities"), "{words}");
     assert_eq!(world.standing(), Standing::Armed);
 }
