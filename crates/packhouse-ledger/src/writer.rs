@@ -200,10 +200,10 @@ impl Writer {
         Ok(())
     }
 
-    /// Appends an act, makes it durable, and notes it as seen where that can be. Errors with `Refused` where the act is malformed or
-    /// contradicts, before anything is written; with `Moved` where somebody changed the file; with
-    /// `Resting` where the lock was given back; and where it can't be written, after which nothing
-    /// more can.
+    /// Appends an act, makes it durable, and notes it as seen where that can be. Errors with
+    /// `Refused` where the act is malformed or contradicts, before anything is written; with
+    /// `Moved` where somebody changed the file; with `Resting` where the lock was given back; and
+    /// where it can't be written, after which nothing more can.
     pub fn append(
         &mut self,
         act: impl Into<Act>,
@@ -223,7 +223,7 @@ impl Writer {
         self.ledger.push(&line, next);
         self.is_as_read()?;
         self.is_poisoned = false;
-        // What a kill leaves is known too. Why it can't be noted is told by whoever asks at the end.
+        // What a kill leaves is known too. Why it can't be noted is told at the end.
         let _ = self.remember();
         let entry = self.ledger.entries().last();
         Ok(entry.expect("because an entry was pushed"))

@@ -514,7 +514,12 @@ fn a_record_needs_a_packet_a_sealed_pass_and_its_evidence() {
         reviews: Vec::new(),
     });
     let nonce = digest(6);
-    world.append(Nonce { packet, nonce });
+    let markers = None;
+    world.append(Nonce {
+        packet,
+        nonce,
+        markers,
+    });
     let note = &world.json(&["ledger", "verify"], 1)["notes"][0];
     assert_eq!(
         note,
@@ -771,12 +776,33 @@ fn git_s_ledger_of_a_commit_must_be_a_prefix() {
         let text = shell(usage, 2);
         assert!(text.contains("usage: "), "{text}");
     }
-    // A ledger that is gone, or was cut, in the newest commit is held against the parent's, which a
-    // shallow clone has to fetch.
+}
+
+/// A ledger that is gone, or was cut, in the newest commit is held against the parent's, which a
+/// shallow clone has to fetch. A check of the tree alone was green.
+#[test]
+fn a_commit_without_its_ledger_is_held_against_its_parents() {
+    let world = World::new();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/ledger.sh");
+    std::fs::create_dir(world.lab.join("scripts")).expect("because the lab is ours");
+    let copy = world.lab.join("scripts/ledger.sh");
+    std::fs::copy(&script, copy).expect("because the repository has it");
+    let shell = |line: &str, exit: i32| {
+        let mut command = world.sandbox.shell(line, &[]);
+        command.current_dir(&world.lab);
+        said(&world.run(command), exit)
+    };
+    let git = "git -c user.name=n -c user.email=e@example.org -c commit.gpgsign=false";
+    let begin = format!("{git} init -q . && git add ledger.jsonl && {git} commit -q -m one");
+    shell(&begin, 0);
+    let text = shell("scripts/ledger.sh --all", 0);
+    assert!(text.contains("continues that of commit"), "{text}");
+    let whole = world.bytes();
+    std::fs::remove_file(world.ledger()).expect("because it is ours");
     shell(&format!("{git} commit -q -a -m gone"), 0);
     let text = shell("scripts/ledger.sh --all", 1);
     assert!(text.contains("is gone"), "{text}");
-    world.put(&short[..short.len() - 1]);
+    world.put(&whole[..whole.len() - 1]);
     shell(
         &format!("git add ledger.jsonl && {git} commit -q --amend -m cut"),
         0,
@@ -789,7 +815,9 @@ fn git_s_ledger_of_a_commit_must_be_a_prefix() {
     assert!(text.contains("error: truncated since commit "), "{text}");
     let alone = format!(
         "{} && cd other && git remote set-url origin file:///nowhere",
-        clone.replace(" clone", " other").replace("git other", "git clone")
+        clone
+            .replace(" clone", " other")
+            .replace("git other", "git clone")
     );
     let text = shell(&format!("{alone} && scripts/ledger.sh --all"), 0);
     assert!(text.contains("NOT EXERCISED: the ledger of "), "{text}");
