@@ -99,7 +99,11 @@ pub enum MarkerError {
     },
     /// The state folder is the lab's or below it: whoever puts an older copy of the lab back would
     /// put back an older folder of markers with it.
-    #[error("{}: is in the lab {}: markers must lie outside it", path.display(), lab.display())]
+    #[error(
+        "{}: is in the lab {}: markers must lie outside it; set XDG_STATE_HOME to another folder",
+        path.display(),
+        lab.display()
+    )]
     InLab {
         /// The state folder.
         path: PathBuf,
