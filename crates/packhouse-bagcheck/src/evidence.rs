@@ -397,7 +397,7 @@ fn notes(report: &mut Report, content: &Content, has_ledger: bool) {
         .map(|(_, planned)| &planned.key.fixture)
         .collect();
     if !repeated.is_empty() {
-        say("drawn fixtures are the controller's word; they were not drawn again from the nonce");
+        say("drawn fixtures are the controller's word; they were not drawn again");
     }
     for fixture in repeated.difference(&content.drawing.iter().collect()) {
         say(&format!(

@@ -106,4 +106,4 @@ fn are_made_again(bag: &Contents, recipes: &Recipes) -> bool {
 }
 
 const NOT_MADE: &str = "they were not made again from their recipes";
-const NOT_DRAWN: &str = "they were not drawn again from the nonce";
+const NOT_DRAWN: &str = "they were not drawn again";

@@ -1,7 +1,9 @@
 //! A wrong command line in the form of every other error; help and version as clap renders them.
 
 use crate::answer::Answer;
+use crate::cli::Cli;
 use crate::failure::{Exit, Failure};
+use clap::CommandFactory as _;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use serde_json::Value;
 
@@ -20,16 +22,28 @@ pub(crate) fn explain(error: &clap::Error) -> Exit {
         return help.print(false).unwrap_or(Exit::NotExecuted);
     }
     let words = std::env::args().skip(1).take_while(|word| word != "--");
-    let mut words = words.filter(|word| word.bytes().all(|byte| byte.is_ascii_lowercase()));
-    let mut command = words.next();
-    if let Some(outer) = command.clone().filter(|outer| has_inner(outer))
-        && error.kind() != ErrorKind::InvalidSubcommand
-        && let Some(inner) = words.next()
-    {
-        command = Some(format!("{outer} {inner}"));
-    }
-    eprint!("{}", failure(error, command.as_deref()));
+    let is_known = error.kind() != ErrorKind::InvalidSubcommand;
+    eprint!("{}", failure(error, command(words, is_known).as_deref()));
     Exit::Usage
+}
+
+/// The command that the words begin, as deep as it goes. Words that are no command may be values of
+/// options, but where a command is what is wrong.
+fn command(words: impl Iterator<Item = String>, is_known: bool) -> Option<String> {
+    let mut names: Vec<String> = Vec::new();
+    let mut at = Cli::command();
+    for word in words.filter(|word| !word.starts_with('-')) {
+        let inner = at.find_subcommand(&word).cloned();
+        match inner {
+            Some(inner) => {
+                names.push(word);
+                at = inner;
+            }
+            None if is_known && at.has_subcommands() => {}
+            None => break,
+        }
+    }
+    (!names.is_empty()).then(|| names.join(" "))
 }
 
 fn failure(error: &clap::Error, command: Option<&str>) -> Failure {
@@ -83,10 +97,8 @@ fn failure(error: &clap::Error, command: Option<&str>) -> Failure {
         failure = failure.cause(format!("similar: {suggested}"));
     }
     match command {
-        Some(command) if error.kind() != ErrorKind::InvalidSubcommand || has_inner(command) => {
-            failure.hint(format!("packhouse {command} --help"))
-        }
-        Some(_) | None => failure.hint("packhouse --help"),
+        Some(command) => failure.hint(format!("packhouse {command} --help")),
+        None => failure.hint("packhouse --help"),
     }
 }
 
@@ -101,10 +113,22 @@ fn with_others(argument: String, command: Option<&str>) -> String {
     }
 }
 
-/// Whether a command's first word is another command.
-fn has_inner(command: &str) -> bool {
-    matches!(
-        command,
-        "image" | "worker" | "model" | "fixture" | "registry"
-    )
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_is_the_deepest_that_was_begun() {
+        let of = |line: &str, is_known| {
+            let words = line.split(' ').map(str::to_owned);
+            command(words, is_known)
+        };
+        let found = |line: &str| of(line, true).unwrap_or_default();
+        assert_eq!(found("lab record orders q4 --widths 1,4"), "lab record");
+        assert_eq!(found("lab --lab here lane new"), "lab lane new");
+        assert_eq!(found("--json fixture run"), "fixture run");
+        assert_eq!(found("prepare lab --plan x"), "prepare");
+        assert_eq!(of("lab foo state", false).as_deref(), Some("lab"));
+        assert_eq!(of("foo lab", false), None);
+    }
 }
