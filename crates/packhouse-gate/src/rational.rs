@@ -95,8 +95,7 @@ impl Rational {
 
     /// The least whole number that is not below it.
     pub fn ceiling(self) -> i128 {
-        let floor = self.numerator.div_euclid(self.denominator);
-        floor + i128::from(self.numerator.rem_euclid(self.denominator) != 0)
+        self.floor() + i128::from(self.numerator.rem_euclid(self.denominator) != 0)
     }
 
     /// The sum; `None` where it needs more than 127 bits above or below the line.

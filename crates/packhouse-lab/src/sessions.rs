@@ -61,9 +61,14 @@ pub trait Session {
     fn stop(self: Box<Self>) -> Gone;
 }
 
+/// Bytes that are kept of what a program writes to stderr: the first.
+pub const LOG_BYTES_MAX: usize = 1 << 20;
+
 /// A program that is no more.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Gone {
+    /// Its process; 0 where it was not followed to its end.
+    pub pid: u32,
     /// How it ended, as `leg.json` has it; `killed` where it was not followed to its end.
     pub exit: Ending,
     /// What it wrote to stderr, the first MiB of it.
@@ -171,21 +176,22 @@ impl Session for Running {
     fn bye(mut self: Box<Self>) -> Result<Gone, Broken> {
         let program = self.program.take().ok_or_else(over)?;
         let farewell = program.bye().map_err(|error| Broken::of(&error))?;
-        Ok(Gone::of(farewell))
+        Ok(Gone::of(self.pid, farewell))
     }
 
     fn stop(mut self: Box<Self>) -> Gone {
         let stopped = self.program.take().map(Program::stop);
         stopped
             .and_then(Result::ok)
-            .map(Gone::of)
+            .map(|farewell| Gone::of(self.pid, farewell))
             .unwrap_or_default()
     }
 }
 
 impl Gone {
-    fn of(farewell: Farewell) -> Self {
+    fn of(pid: u32, farewell: Farewell) -> Self {
         Self {
+            pid,
             exit: Ending::of(farewell.exit),
             log: farewell.log,
             elapsed_ns: farewell.elapsed_ns,
@@ -207,11 +213,13 @@ impl Broken {
     fn of(error: &DriveError) -> Self {
         let gone = match error {
             DriveError::Broke {
+                pid,
                 log,
                 exit,
                 elapsed_ns,
                 ..
             } => Some(Gone {
+                pid: *pid,
                 exit: Ending::of(*exit),
                 log: log.clone(),
                 elapsed_ns: *elapsed_ns,

@@ -139,13 +139,9 @@ pub fn tampers(evidence: &Evidence) -> Vec<Tamper> {
     tampers
 }
 
-/// Tampers in every way, and has each copy judged by all, on as many cores as there are.
-pub fn run(evidence: &Evidence, judges: &[&dyn Judge]) -> Vec<Outcome> {
-    run_unless(evidence, judges, || false, &|_, _| ()).unwrap_or_default()
-}
-
-/// The same, or nothing where `is_over` says before some copy that this process has to end.
-/// `progress` hears after each copy how many of how many were judged.
+/// Tampers in every way, and has each copy judged by all, on as many cores as there are; or nothing
+/// where `is_over` says before some copy that this process has to end. `progress` hears after each
+/// copy how many of how many were judged.
 pub fn run_unless(
     evidence: &Evidence,
     judges: &[&dyn Judge],

@@ -3,7 +3,7 @@
 use super::error::cut;
 use crate::prereg::{GateRule, Leg, Treatment};
 use crate::schedule::LegPlan;
-use crate::sessions::Broken;
+use crate::sessions::{Broken, LOG_BYTES_MAX};
 use packhouse_base::shown::Shown;
 use packhouse_component::message::Introduction;
 
@@ -60,9 +60,13 @@ fn contradicts(gate: &GateRule, hello: &Introduction) -> Option<String> {
 }
 
 /// Why a session broke off, with the last lines of what its program wrote to stderr: as one line,
-/// escaped, and cut from the front.
+/// escaped, and cut from the front. Of a log that is cut at its end it says so.
 pub(super) fn last_words(broken: &Broken) -> String {
     let log = broken.gone.as_ref().map_or(&[][..], |gone| &gone.log);
+    let what = match log.len() < LOG_BYTES_MAX {
+        true => "its stderr",
+        false => "the first MiB of its stderr",
+    };
     let log = String::from_utf8_lossy(log);
     let lines = log.lines().map(str::trim_end);
     let lines: Vec<&str> = lines.filter(|line| !line.trim().is_empty()).collect();
@@ -76,7 +80,7 @@ pub(super) fn last_words(broken: &Broken) -> String {
         // What the program wrote never takes the place of what is known of it.
         cut(&mut reason, REASON_BYTES_BEFORE);
         let dots = if start > 0 { "... " } else { "" };
-        reason += &format!("; its stderr ends: {dots}{}", Shown(&last[start..]));
+        reason += &format!("; {what} ends: {dots}{}", Shown(&last[start..]));
     }
     reason
 }
@@ -86,3 +90,36 @@ const LINES_MAX: usize = 3;
 const WORDS_BYTES_MAX: usize = 300;
 /// A reason that a log is told after.
 const REASON_BYTES_BEFORE: usize = 600;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sessions::Gone;
+
+    #[test]
+    fn the_end_of_what_was_kept_of_a_long_log_is_not_told_as_its_end() {
+        let told = |bytes: usize| {
+            let mut log = vec![b'x'; bytes - 5];
+            log.extend(b"\nlast");
+            let gone = Some(Gone {
+                log,
+                ..Gone::default()
+            });
+            let reason = "it ended".to_owned();
+            last_words(&Broken { reason, gone })
+        };
+        let (whole, cut) = (told(LOG_BYTES_MAX - 1), told(LOG_BYTES_MAX));
+        assert!(
+            whole.starts_with("it ended; its stderr ends: ... xx"),
+            "{whole}"
+        );
+        assert!(
+            cut.starts_with("it ended; the first MiB of its stderr ends: ... xx"),
+            "{cut}"
+        );
+        assert!(
+            whole.ends_with("x / last") && cut.ends_with("x / last"),
+            "{cut}"
+        );
+    }
+}

@@ -106,12 +106,14 @@ pub fn rehearse(
     Ok(rehearsal)
 }
 
-/// Whether this process was told to end before all tampered copies were judged: what is entered of
-/// a rehearsal says something of the packet, and this would not.
+/// Whether this process was told to end before all tampered copies were judged, and nothing is
+/// known of the noise: what is entered of a rehearsal says something of the packet, and this would
+/// not. Noise that was measured is entered: else who finds it too loud could end the rehearsal.
 fn is_over_while_tampered(campaign: &Campaign<'_>, rehearsal: &Rehearsal) -> bool {
     let fault = rehearsal.fault.as_ref();
     (campaign.interrupted)()
         && rehearsal.tampers == 0
+        && rehearsal.detectable_ns.is_none()
         && fault.is_some_and(|f| f.reason == INTERRUPTED)
 }
 
@@ -139,11 +141,17 @@ pub(super) fn admitted(
 }
 
 /// What must hold of a packet before any of its programs is started.
-pub(super) fn ready(campaign: &Campaign<'_>, frozen: &Frozen) -> Result<(), Fault> {
+pub(super) fn ready(
+    campaign: &Campaign<'_>,
+    ledger: &Ledger,
+    frozen: &Frozen,
+) -> Result<(), Fault> {
     checks::unchanged(campaign, frozen)?;
     devices::free(campaign, frozen)?;
     checks::markers(campaign)?;
-    Ok(())
+    // A number that an earlier rehearsal has shown to be within the noise stays so.
+    let above = noise::is_above(ledger, (frozen.digest, frozen.prereg()), None);
+    above.map_err(|within| Fault::new(Stage::Rehearsal, within))
 }
 
 fn all(
@@ -153,10 +161,7 @@ fn all(
     second: &dyn Judge,
     rehearsal: &mut Rehearsal,
 ) -> Result<(), Fault> {
-    ready(campaign, frozen)?;
-    // A number that an earlier rehearsal has shown to be within the noise stays so.
-    let above = noise::is_above(writer.ledger(), (frozen.digest, frozen.prereg()), None);
-    above.map_err(|within| Fault::new(Stage::Rehearsal, within))?;
+    ready(campaign, writer.ledger(), frozen)?;
     let stored = |error: FsError| Fault::new(Stage::FileSystem, error);
     let home = campaign.home(REHEARSALS, frozen.digest).map_err(stored)?;
     empty(&home).map_err(stored)?;

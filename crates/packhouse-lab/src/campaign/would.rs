@@ -99,7 +99,7 @@ pub fn would_rehearse(
         return Err(CampaignError::Consumed { packet });
     }
     let frozen = Frozen::load(campaign, ledger, packet)?;
-    Ok(rehearse::ready(campaign, &frozen).err())
+    Ok(rehearse::ready(campaign, ledger, &frozen).err())
 }
 
 /// Whether a packet has a marker of this user on this host, whatever the marker looks like.

@@ -34,6 +34,8 @@ pub enum NotFrozen {
     Absent,
     /// It is the lab's folder itself, or leads out of a folder by `..`.
     Outside,
+    /// Its word can be read as more paths than are looked for.
+    Countless,
 }
 
 impl fmt::Display for Unfrozen {
@@ -53,6 +55,10 @@ impl fmt::Display for Unfrozen {
             }
             NotFrozen::Absent => "it is neither there nor below a frozen folder",
             NotFrozen::Outside => "the lab as a whole, and what is around it, can't be frozen",
+            NotFrozen::Countless => {
+                "the word can be read as more than 4096 paths of the lab, which is too many to \
+                 look for: put what it says into a file of its own"
+            }
         })
     }
 }
@@ -103,17 +109,14 @@ fn of_word(
 ) -> Result<Vec<(String, NotFrozen)>, FreezeError> {
     let mut found: Vec<(String, NotFrozen)> = Vec::new();
     // What follows the lab's folder is a path of the lab, there or not.
-    let mut parts = word.split(LAB_WORD);
-    let first = parts.next().unwrap_or_default();
-    let mut others = pieces(first);
-    others.extend(any_pieces(names, first, 0));
-    for rest in parts {
+    for rest in word.split(LAB_WORD).skip(1) {
         found.extend(below_lab(root, prereg, rest)?);
-        others.extend(rest.split(SEPARATORS).skip(1));
-        let end = rest.find(is_cut).unwrap_or(rest.len());
-        others.extend(any_pieces(names, rest, end));
     }
     // The rest may be one, as a program's working folder is the lab's.
+    let others = match others(names, word) {
+        Ok(others) => others,
+        Err(piece) => return Ok(vec![(piece.to_owned(), NotFrozen::Countless)]),
+    };
     for piece in others {
         let is_outside = piece.split('/').any(|part| part == "..");
         let named = match plain(piece) {
@@ -131,10 +134,24 @@ fn of_word(
     Ok(found)
 }
 
+/// Parts of a word that may be relative paths; one of them where they are too many to look for.
+fn others<'w>(names: &[&str], word: &'w str) -> Result<Vec<&'w str>, &'w str> {
+    let mut parts = word.split(LAB_WORD);
+    let first = parts.next().unwrap_or_default();
+    let mut others = pieces(first);
+    others.extend(any_pieces(names, first, 0)?);
+    for rest in parts {
+        others.extend(rest.split(SEPARATORS).skip(1));
+        let end = rest.find(is_cut).unwrap_or(rest.len());
+        others.extend(any_pieces(names, rest, end)?);
+    }
+    Ok(others)
+}
+
 /// Parts of a word that begin with an entry of the lab or lead out of it, and stand between any two
 /// bytes that few paths have: `@FILE`, `<FILE`, `(FILE)`, `FILE#1` and `-XFILE` name a file too. A
 /// part that ends before `from` is none.
-fn any_pieces<'w>(names: &[&str], word: &'w str, from: usize) -> Vec<&'w str> {
+fn any_pieces<'w>(names: &[&str], word: &'w str, from: usize) -> Result<Vec<&'w str>, &'w str> {
     let cuts = word.char_indices().filter(|(_, byte)| is_cut(*byte));
     let cuts: Vec<(usize, char)> = cuts.filter(|(at, _)| *at >= from).collect();
     let mut starts: Vec<usize> = cuts.iter().map(|(at, cut)| at + cut.len_utf8()).collect();
@@ -165,9 +182,13 @@ fn any_pieces<'w>(names: &[&str], word: &'w str, from: usize) -> Vec<&'w str> {
         let ends = ends().filter(move |end| *end > start);
         ends.map(move |end| &word[start..end])
     });
-    pieces
-        .filter(|piece| plain(piece).is_some() || piece.starts_with(".."))
-        .collect()
+    // As many as starts times ends.
+    let mut pieces: Vec<&str> = pieces.take(PIECES_MAX + 1).collect();
+    if pieces.len() > PIECES_MAX {
+        return Err(pieces[0]);
+    }
+    pieces.retain(|piece| plain(piece).is_some() || piece.starts_with(".."));
+    Ok(pieces)
 }
 
 /// Whether a path in a word rarely goes on over a character.
@@ -259,5 +280,31 @@ fn is_path_there(root: &Dir, path: &str) -> Result<bool, FreezeError> {
 
 /// What separates paths in a word.
 const SEPARATORS: &[char] = &[':', '=', ',', ';', '"', '\'', ' '];
+/// Parts of a word that are looked for.
+const PIECES_MAX: usize = 4096;
 /// No file system of Linux has longer names.
 const NAME_BYTES_MAX: usize = 255;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_that_may_name_thousands_of_paths_is_refused_and_not_looked_for() {
+        let names = ["a"];
+        let many = |count| "a,".repeat(count);
+        // Each `a` up to each cut behind it, and up to the word's end.
+        assert_eq!(others(&names, &many(2000)), Err("a"));
+        assert_eq!(
+            others(&names, &format!("${{lab}}/x,{}", many(2000))),
+            Err("a")
+        );
+        let few = many(60);
+        let found = others(&names, &few).expect("because they are few");
+        assert!(found.contains(&"a,a,a") && found.contains(&few.as_str()));
+        assert!(
+            others(&["b"], &many(2000)).is_ok(),
+            "none begins as an entry does"
+        );
+    }
+}

@@ -4,7 +4,7 @@ use crate::played::{Manner, PREREG, Played, RECIPES};
 use packhouse_base::digest::Digest;
 use packhouse_lab::analysis::{Status, Verdict};
 use packhouse_lab::campaign::{
-    CampaignError, Fault, Finished, Frozen, REASON_BYTES_MAX, Ran, rehearse, run,
+    CampaignError, Fault, Finished, Frozen, REASON_BYTES_MAX, Ran, rehearse, run, would_rehearse,
 };
 use packhouse_lab::evidence::Failure;
 use packhouse_lab::marker::Markers;
@@ -598,21 +598,39 @@ impl Judge for Interrupting {
 
 static IS_TOLD: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
 
-#[test]
-fn a_rehearsal_that_is_told_to_end_at_its_tampered_copies_enters_nothing() {
-    let (played, packet) = Played::registered(32);
-    let before = played.sim.read("/home/user/lab/ledger.jsonl");
-    let refused = played.act(|campaign, writer| {
+fn interrupted(played: &Played, packet: Digest) -> Result<Option<Fault>, CampaignError> {
+    IS_TOLD.store(false, std::sync::atomic::Ordering::Relaxed);
+    let rehearsal = played.act(|campaign, writer| {
         let campaign = packhouse_lab::campaign::Campaign {
             interrupted: || IS_TOLD.load(std::sync::atomic::Ordering::Relaxed),
             ..*campaign
         };
         let frozen = Frozen::load(&campaign, writer.ledger(), packet).expect("because it is");
-        rehearse(&campaign, writer, &frozen, &Interrupting).map(|_| ())
+        rehearse(&campaign, writer, &frozen, &Interrupting)
     });
-    let refused = refused.expect_err("because it was told to").to_string();
-    assert_eq!(refused, "analysis: this process was told to end");
+    rehearsal.map(|rehearsal| rehearsal.fault)
+}
+
+/// Who saw that it is loud could end it, and try another time.
+#[test]
+fn a_rehearsal_that_is_told_to_end_at_its_tampered_copies_enters_its_noise_or_nothing() {
+    const SAID: &str = "analysis: this process was told to end";
+    let (played, packet) = Played::registered(32);
+    let before = played.sim.read("/home/user/lab/ledger.jsonl");
+    let refused = interrupted(&played, packet).expect_err("because it was told to");
+    assert_eq!(refused.to_string(), SAID);
     assert_eq!(played.sim.read("/home/user/lab/ledger.jsonl"), before);
+
+    let document = PREREG
+        .replace("[[rejection]]", TIMING)
+        .replace("[matrix]", CONTROL);
+    let (played, packet) = Played::registered_as(33, &document);
+    let fault = interrupted(&played, packet).expect("because its noise is known");
+    assert_eq!(fault.map(|fault| fault.to_string()).as_deref(), Some(SAID));
+    let entered = newest_rehearsal(&played);
+    let quiet = Some([("cpu".to_owned(), 1)].into());
+    assert_eq!((entered.green, entered.tampers), (false, 0));
+    assert_eq!(entered.detectable_ns, quiet);
 }
 
 /// What reviewers could see is what is armed, and what is gone need not be there.
@@ -710,7 +728,9 @@ fn a_gate_within_the_noise_of_an_earlier_rehearsal_is_red_before_a_program_is_st
     };
     played.act(|_, writer| played.enter(writer, loud));
     let asked = played.programs.asked.borrow().len();
+    let would = played.act(|campaign, writer| would_rehearse(campaign, writer.ledger(), packet));
     let fault = rehearsed(&played, packet).expect("because of the one before");
+    assert_eq!(would.expect("because it is entered").as_ref(), Some(&fault));
     assert_eq!(fault.stage, Stage::Rehearsal);
     let words = "cpu: minimum_median_saving_ns is 10, and its rehearsal of entry 4 tells a saving";
     assert!(fault.reason.starts_with(words), "{}", fault.reason);

@@ -162,6 +162,8 @@ fn a_copy_of_a_lab_with_its_nonce_open_cannot_run_the_packet_under_another_state
         if !matches!(began, Standing::Nonce | Standing::Consumed) {
             continue;
         }
+        let closed = format!("/home/user/lab/evidence/{packet}/bag/data/run.json");
+        let is_closed = left.sim.read(closed).is_some();
         left.sim.make_dirs("/home/user/elsewhere", 1000, 0o700);
         let state = left.dir("/home/user/elsewhere");
         let sealed = in_state(&left, state, |campaign, writer| {
@@ -171,10 +173,9 @@ fn a_copy_of_a_lab_with_its_nonce_open_cannot_run_the_packet_under_another_state
             matches!(sealed, Ok(Recovered::Sealed(_))),
             "{at}: {sealed:?}"
         );
-        let closed = format!("/home/user/lab/evidence/{packet}/bag/data/run.json");
         let expected = match (standing(&left, packet), began) {
             // Its bag was closed: what it has is judged.
-            (Standing::SealedPass, Standing::Consumed) => left.sim.read(closed).is_some(),
+            (Standing::SealedPass, Standing::Consumed) => is_closed,
             (ended, _) => ended == Standing::SealedAbort,
         };
         assert!(expected, "{at}: {began:?}");

@@ -2,7 +2,7 @@
 
 use crate::maker::{RECIPES, Script, evidence, shared, timed};
 use packhouse_lab::analysis::Kind;
-use packhouse_lab::tamper::{Judge, Outcome, OwnJudge, run, tampers};
+use packhouse_lab::tamper::{Judge, Outcome, OwnJudge, run_unless, tampers};
 use packhouse_lab::verify::Evidence;
 use std::collections::BTreeSet;
 
@@ -41,7 +41,8 @@ fn judged_but(script: &Script, others: &Known) -> Vec<Outcome> {
 fn every_tampered_copy_of_a_run_is_rejected_for_its_own_reason() {
     let own = OwnJudge(&RECIPES);
     let judges: [&dyn Judge; 1] = [&own];
-    let outcomes = run(&evidence(&timed()), &judges);
+    let outcomes = run_unless(&evidence(&timed()), &judges, || false, &|_, _| ());
+    let outcomes = outcomes.expect("because it is not told to end");
     let missed = missed(&outcomes);
     assert!(
         missed.is_empty(),

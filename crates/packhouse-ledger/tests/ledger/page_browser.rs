@@ -151,22 +151,23 @@ fn hostile() -> Page {
 fn pages_fit_and_are_legible_on_desktop_and_phone() {
     let (plain, hostile) = (samples::plain(), hostile());
     let empty = Page::default().html("");
-    // The page of the repository's own lab, as it is kept.
+    // The page of the repository's own lab, as it is kept, where it is one.
     let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../state.html");
-    let kept = std::fs::read_to_string(kept).expect("because the repository is a lab");
-    let pages = [
-        ("kept", kept),
+    let kept = std::fs::read_to_string(kept).ok();
+    let mut pages = vec![
         ("state", plain.html("")),
         ("report", report(&plain)),
         ("hostile", hostile.html("")),
         ("hostile-report", report(&hostile)),
         ("empty", empty),
     ];
-    let pages = pages.each_ref().map(|(name, html)| (*name, html.as_str()));
+    pages.extend(kept.map(|kept| ("kept", kept)));
+    let pages = pages.iter().map(|(name, html)| (*name, html.as_str()));
+    let pages: Vec<(&str, &str)> = pages.collect();
     for (pages, widths, dark) in [
         (&pages[..], &WIDTHS[..], false),
         // Sizes don't hang on colours.
-        (&pages[1..3], &WIDTHS[..1], true),
+        (&pages[..2], &WIDTHS[..1], true),
     ] {
         if let Some(wrong) = wrong(pages, widths, dark) {
             assert_eq!(wrong, Vec::<String>::new(), "dark: {dark}");
