@@ -108,7 +108,8 @@ impl Report {
     }
 
     /// Renders the report as one canonical JSON document, without a final newline: `checked`,
-    /// `failures`, `findings`, `notes`, `rehearsal`, `valid`, `verdict`.
+    /// `failures`, `findings`, `notes`, `rehearsal`, `valid`, `verdict`. Of a damaged bag there are
+    /// no failures: nothing is said of the candidate.
     pub fn to_json(&self) -> String {
         let list = |findings: &[Finding]| {
             let items = findings.iter().map(|finding| {
@@ -120,13 +121,17 @@ impl Report {
             });
             Json::List(items.collect())
         };
+        let failures = match self.is_damaged() {
+            true => &[][..],
+            false => &self.failures,
+        };
         let counts = self.checked.iter();
         let counts =
             counts.map(|(what, count)| ((*what).to_owned(), Json::Integer(i128::from(*count))));
         let verdict = self.verdict.map(|verdict| Json::text(verdict.name()));
         Json::object([
             ("findings", list(&self.findings)),
-            ("failures", list(&self.failures)),
+            ("failures", list(failures)),
             ("checked", Json::Object(counts.collect())),
             ("verdict", verdict.unwrap_or(Json::Null)),
             (

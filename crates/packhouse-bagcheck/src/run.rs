@@ -231,7 +231,7 @@ fn clock(record: &mut Record<'_>, map: &Map, run: &Run) -> Option<()> {
         }
         return Some(());
     };
-    if run.ended.steady_ns < started.steady_ns {
+    if !is_aborted && run.ended.steady_ns < started.steady_ns {
         record.find("run.clock", "it ended before it began");
     }
     let span = |end: u64, start: u64| i128::from(end) - i128::from(start);

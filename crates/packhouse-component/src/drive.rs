@@ -206,13 +206,14 @@ impl Program {
         if let Err(what) = self.channel.send(&Request::Bye, deadline_ns) {
             return Err(self.channel.failed(Doing::Bye, what));
         }
+        let pid = self.pid();
         let ended = self.channel.end(self.limits.bye_ns)?;
         if !ended.stdout.is_empty() {
             let bytes = ended.stdout.len() as u64;
             return Err(DriveError::ended(
                 Doing::Bye,
                 What::Unasked { bytes },
-                &ended,
+                (pid, &ended),
             ));
         }
         match ended.exit {
@@ -221,11 +222,11 @@ impl Program {
                 exit: ended.exit,
                 elapsed_ns: ended.elapsed_ns,
             }),
-            Exit::TimedOut => Err(DriveError::ended(Doing::Bye, What::TimedOut, &ended)),
+            Exit::TimedOut => Err(DriveError::ended(Doing::Bye, What::TimedOut, (pid, &ended))),
             Exit::Exited(_) | Exit::Signalled(_) => Err(DriveError::ended(
                 Doing::Bye,
                 What::Ended(ended.exit),
-                &ended,
+                (pid, &ended),
             )),
         }
     }

@@ -192,8 +192,13 @@ fn own_marker(
 ) -> Result<Taken, CampaignError> {
     let is_own = |taken: &Taken| taken.of_another(ledger, packet).is_none();
     let taken = taken(campaign, packet)?.filter(is_own);
-    let taken = taken.or_else(|| in_bag(campaign, packet).filter(is_own));
-    Ok(taken.unwrap_or_else(|| Taken {
+    // The bag's is whole: a damaged one says neither its nonce nor what was drawn from.
+    let (whole, damaged) = match taken {
+        Some(taken) if taken.marker.is_some() => (Some(taken), None),
+        other => (None, other),
+    };
+    let whole = whole.or_else(|| in_bag(campaign, packet).filter(is_own));
+    Ok(whole.or(damaged).unwrap_or_else(|| Taken {
         bytes: Vec::new(),
         marker: None,
     }))

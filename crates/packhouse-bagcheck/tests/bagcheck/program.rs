@@ -348,6 +348,8 @@ fn a_name_says_nothing_of_its_own_and_a_damaged_bag_nothing_of_the_candidate() {
     assert!(!out.contains(['\u{1b}', '\u{202e}']), "{out}");
     assert!(out.contains("x\\u{a}valid; verdict pass"), "{out}");
     assert!(!out.contains("\ncandidate: "), "{out}");
+    let (_, out, _) = said(&bagcheck(&[path, "--json"]));
+    assert!(out.contains("\"failures\":[]"), "{out}");
 }
 
 /// It was there: that it is gone is an answer, and no reason not to judge.

@@ -132,6 +132,7 @@ impl Channel {
 
     /// Ends a program that broke off, and says how it ended where it ended by itself.
     pub(super) fn failed(self, doing: Doing, what: What) -> DriveError {
+        let pid = self.pid();
         let is_gone = matches!(what, What::Closed | What::Deaf);
         let ended: Ended = match self.talk.end(if is_gone { GRACE_NS } else { 0 }) {
             Ok(ended) => ended,
@@ -141,7 +142,7 @@ impl Channel {
             Exit::Exited(_) | Exit::Signalled(_) if is_gone => What::Ended(ended.exit),
             Exit::Exited(_) | Exit::Signalled(_) | Exit::TimedOut => what,
         };
-        DriveError::ended(doing, what, &ended)
+        DriveError::ended(doing, what, (pid, &ended))
     }
 
     /// Reads some bytes, looking now and then whether the session is to be ended.

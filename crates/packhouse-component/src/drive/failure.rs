@@ -95,6 +95,8 @@ pub enum DriveError {
         doing: Doing,
         /// What it did.
         what: What,
+        /// Its process.
+        pid: u32,
         /// What it wrote to stderr, the first MiB of it.
         log: Vec<u8>,
         /// How it ended.
@@ -116,10 +118,11 @@ impl DriveError {
         }
     }
 
-    pub(super) fn ended(doing: Doing, what: What, ended: &Ended) -> Self {
+    pub(super) fn ended(doing: Doing, what: What, (pid, ended): (u32, &Ended)) -> Self {
         Self::Broke {
             doing,
             what,
+            pid,
             log: ended.stderr.clone(),
             exit: ended.exit,
             elapsed_ns: ended.elapsed_ns,

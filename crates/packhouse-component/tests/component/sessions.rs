@@ -295,7 +295,8 @@ fn script(script: &str, hello_ns: u64) -> (String, String) {
         0
     );
     match error {
-        DriveError::Broke { ref log, .. } => {
+        DriveError::Broke { ref log, pid, .. } => {
+            assert!(pid > 0);
             (error.to_string(), String::from_utf8_lossy(log).into_owned())
         }
         _ => panic!("{error}"),

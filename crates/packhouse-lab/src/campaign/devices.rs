@@ -44,8 +44,7 @@ pub(super) fn before(lab: &Lab<'_>, name: &str) -> Option<HostDeviceRecord> {
 
 /// Notes who holds a leg's device when its programs are gone.
 pub(super) fn after(lab: &Lab<'_>, name: &str, record: Option<&mut HostDeviceRecord>) {
-    let unseen = |record: &&mut HostDeviceRecord| record.after == HoldersRecord::default();
-    if let Some(record) = record.filter(unseen) {
+    if let Some(record) = record {
         record.after = look(lab, name).1;
     }
 }

@@ -31,6 +31,8 @@ pub(super) struct LiveLeg {
     programs: Vec<Live>,
     /// Who holds the leg's device, where it is not the host's own cores.
     device: Option<HostDeviceRecord>,
+    /// Whether it was looked who holds it afterwards.
+    is_looked_after: bool,
 }
 
 struct Live {
@@ -82,6 +84,7 @@ impl Running<'_> {
             started,
             programs: Vec::new(),
             device: devices::before(self.campaign.lab, &plan.device),
+            is_looked_after: false,
         };
         if let Err(fault) = devices::alone(plan, live.device.as_ref()) {
             self.write(&mut live, LegStatus::Broken)?;
@@ -178,7 +181,7 @@ impl Running<'_> {
                     self.recorder.end(treatment.word(), self.now_ns(), &reason);
                     live.programs.push(Live {
                         treatment,
-                        pid: 0,
+                        pid: gone.pid,
                         session: None,
                         objects: BTreeSet::new(),
                         gone: Some(gone),
@@ -368,15 +371,22 @@ impl Running<'_> {
 
     /// Whether nobody came to the device meanwhile, where that makes the times another's too.
     fn is_alone(&self, live: &mut LiveLeg) -> Result<(), Fault> {
-        devices::after(self.campaign.lab, &live.plan.device, live.device.as_mut());
+        self.look_after(live);
         devices::alone(&live.plan, live.device.as_ref())
+    }
+
+    /// Looks, once, who holds the device when the programs are gone.
+    fn look_after(&self, live: &mut LiveLeg) {
+        if !live.is_looked_after {
+            live.is_looked_after = true;
+            devices::after(self.campaign.lab, &live.plan.device, live.device.as_mut());
+        }
     }
 
     /// Ends a leg before its end.
     fn cut(&self, mut live: LiveLeg, end: RunEnd) -> Result<LegEnd, Fault> {
         let (RunEnd::Stopped(fault) | RunEnd::Aborted(fault)) = &end;
         self.break_off(&mut live, &fault.reason);
-        devices::after(self.campaign.lab, &live.plan.device, live.device.as_mut());
         self.write(&mut live, LegStatus::Broken)?;
         Ok(LegEnd {
             status: LegStatus::Broken,
@@ -400,6 +410,7 @@ impl Running<'_> {
 
     /// Writes logs and the leg's record.
     fn write(&self, live: &mut LiveLeg, status: LegStatus) -> Result<(), Fault> {
+        self.look_after(live);
         let written = self.write_all(live, status);
         written.map_err(|error| Fault::new(Stage::Leg, &error))
     }

@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod aborts;
 mod analyses;
 mod campaigns;
 mod copied;

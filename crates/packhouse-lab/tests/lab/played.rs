@@ -433,7 +433,10 @@ impl Sessions for Programs {
         if manner == Manner::Silent {
             return Err(Broken {
                 reason: "at hello: no answer in time".to_owned(),
-                gone: Some(Gone::default()),
+                gone: Some(Gone {
+                    pid: CANDIDATE_PID,
+                    ..Gone::default()
+                }),
             });
         }
         let is_strange = manner == Manner::Stranger;
@@ -568,6 +571,7 @@ impl Session for Running {
             &Request::Bye.render(),
         );
         Ok(Gone {
+            pid: self.pid(),
             exit: Ending::Code(0),
             log: b"a word\n".to_vec(),
             elapsed_ns: 1,
