@@ -369,8 +369,19 @@ impl From<EntryFault> for WriterError {
 /// # Errors
 /// When the ledger can't be opened, or its file system has no locks.
 pub fn is_packet_held(lab: &Dir, packet: Digest) -> Result<bool, FsError> {
-    let ledger = lab.open_file(LEDGER_FILE)?;
-    Ok(!ledger.try_lock(LockKind::Shared, packet_byte(packet), 1)?)
+    let is_held = |name| {
+        let file = lab.open_file(name)?;
+        Ok(!file.try_lock(LockKind::Shared, packet_byte(packet), 1)?)
+    };
+    // One of the two may have been put in the place of the one that is locked.
+    match is_held(LOCK_FILE) {
+        Err(FsError {
+            kind: FsErrorKind::NotFound,
+            ..
+        })
+        | Ok(false) => is_held(LEDGER_FILE),
+        other => other,
+    }
 }
 
 /// How long a writer waits for another one's append.

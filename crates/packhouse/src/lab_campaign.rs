@@ -153,8 +153,9 @@ pub(crate) fn step_failed(place: &Place, error: &CampaignError) -> Failure {
     let failure = Failure::new("the packet was not executed", place.root.display());
     let hint = match error {
         CampaignError::OtherBag { path, .. } | CampaignError::BrokenBag { path, .. } => {
-            let path = quoted(path);
-            format!("mv {path} {path}.other")
+            // Beside it, it would be a file that is no part of the evidence.
+            let aside = place.root.join("bag-of-another-run");
+            format!("mv {} {}", quoted(path), quoted(&aside))
         }
         CampaignError::Refused(Fault {
             stage: Stage::Discovery,

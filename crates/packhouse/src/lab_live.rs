@@ -101,7 +101,7 @@ fn executing(lab: &Read<'_>, live: &mut Live) {
         let known = held.is_ok();
         let seen = match held {
             Ok(true) => "a process executes it".to_owned(),
-            Ok(false) => "no process executes it: its run was killed, and `packhouse lab seal` \
+            Ok(false) => "no process executes it: its run ended, and `packhouse lab seal` \
                           finishes it"
                 .to_owned(),
             Err(error) => error.to_string(),

@@ -66,7 +66,7 @@ pub(crate) fn by_family(pid: u32) -> Result<Vec<MappedFile>, String> {
         // It may be gone by now; that it had what is not frozen is not seen then.
         match of(process) {
             Ok(its) => mapped.extend(its),
-            Err(_) if is_over(process) => {}
+            Err(_) if is_over(process) || has_no_memory(process) => {}
             Err(why) => return Err(format!("process {process}: {why}")),
         }
     }
@@ -128,6 +128,14 @@ fn is_running(thread: &Path) -> bool {
 /// Whether no thread of a process runs: it ended, and perhaps nobody asked of it yet.
 fn is_over(pid: u32) -> bool {
     threads(pid).is_ok_and(|threads| threads.is_empty())
+}
+
+/// Whether a process has none of the memory that it could run code of: it is ending, and the kernel
+/// still closes its files.
+fn has_no_memory(pid: u32) -> bool {
+    let maps = |thread| PathBuf::from(format!("/proc/{pid}/task/{thread}/maps"));
+    let is_empty = |maps: PathBuf| read_at_most(&maps, 1).is_ok_and(|maps| maps.is_empty());
+    threads(pid).is_ok_and(|threads| threads.into_iter().map(maps).all(is_empty))
 }
 
 /// Processes that descend from one, or are of the session that it leads: as they are now. One that

@@ -2,6 +2,7 @@
 
 use crate::lab_page::{Read, found};
 use crate::lab_unequal;
+use packhouse_bag::{BAG_DIR, DATA_DIR, MANIFEST_FILE, TAG_MANIFEST_FILE};
 use packhouse_base::digest::Digest;
 use packhouse_base::units;
 use packhouse_lab::evidence::RunRecord;
@@ -33,8 +34,13 @@ pub(crate) fn of(lab: &Read<'_>, digest: Digest, state: &PacketState) -> (Ran, V
         of_prereg(&prereg, &mut ran);
     }
     let folder = digest.to_string();
-    if let Some(run) = run(root, &folder) {
-        of_run(&run, &mut ran);
+    match state.bag.map(|bag| run(root, &folder, bag)) {
+        Some(Some(run)) => of_run(&run, &mut ran),
+        Some(None) => {
+            let words = "not told: run.json is not the one that the ledger's bag lists";
+            ran.facts.push(("run", words.to_owned()));
+        }
+        None => {}
     }
     let unequal = unequal(root, &folder, state);
     ran.unequal = unequal.iter().map(Unequal::to_string).collect();
@@ -99,15 +105,31 @@ fn of_prereg(prereg: &Prereg, ran: &mut Ran) {
     }
 }
 
-/// What the run's own record says; `lab verify` judges it.
-fn run(root: &Dir, folder: &str) -> Option<RunRecord> {
-    let steps = ["evidence", folder, "bag", "data"];
-    let data = steps
-        .iter()
-        .try_fold(root.clone(), |dir, name| dir.open_dir(name))
-        .ok()?;
-    let bytes = data.read_small("run.json", RUN_BYTES_MAX).ok()?;
-    RunRecord::parse(&bytes).ok()
+/// The run's own record, where its digest follows from the bag's by both lists. `lab verify` judges
+/// what it says.
+fn run(root: &Dir, folder: &str, bag: Digest) -> Option<RunRecord> {
+    let steps = ["evidence", folder, BAG_DIR];
+    let mut steps = steps.iter();
+    let folder = steps.try_fold(root.clone(), |dir, name| dir.open_dir(name));
+    let folder = folder.ok()?;
+    let read = |dir: &Dir, name, limit, sha256| {
+        let bytes = dir.read_small(name, limit).ok()?;
+        (Digest::of(&bytes) == sha256).then_some(bytes)
+    };
+    let tags = read(&folder, TAG_MANIFEST_FILE, LIST_BYTES_MAX, bag)?;
+    let sha256 = listed(&tags, MANIFEST_FILE)?;
+    let payload = read(&folder, MANIFEST_FILE, LIST_BYTES_MAX, sha256)?;
+    let sha256 = listed(&payload, "data/run.json")?;
+    let data = folder.open_dir(DATA_DIR).ok()?;
+    RunRecord::parse(&read(&data, "run.json", RUN_BYTES_MAX, sha256)?).ok()
+}
+
+/// The digest that a list has of a path.
+fn listed(list: &[u8], path: &str) -> Option<Digest> {
+    let list = std::str::from_utf8(list).ok()?;
+    let mut lines = list.lines().filter_map(|line| line.split_once("  "));
+    let (digest, _) = lines.find(|(_, listed)| *listed == path)?;
+    Digest::parse(digest).ok()
 }
 
 fn of_run(run: &RunRecord, ran: &mut Ran) {
@@ -138,13 +160,12 @@ fn unequal(root: &Dir, folder: &str, state: &PacketState) -> Vec<Unequal> {
     let steps = ["evidence", folder, &name, "analysis.json"];
     let parse = |bytes: &[u8]| Analysis::parse(bytes).map_err(|error| error.to_string());
     match found(root, &steps, newest.analysis, parse) {
-        Found::Here(analysis) => lab_unequal::of_folder(
-            root,
-            &["evidence", folder, packhouse_bag::BAG_DIR],
-            &analysis,
-        ),
+        Found::Here(analysis) => {
+            lab_unequal::of_folder(root, &["evidence", folder, BAG_DIR], &analysis)
+        }
         Found::Absent | Found::Refused(_) => Vec::new(),
     }
 }
 
 const RUN_BYTES_MAX: u64 = 1 << 20;
+const LIST_BYTES_MAX: u64 = 64 << 20;

@@ -31,9 +31,11 @@ struct Stamp {
 pub fn held(lab: &Lab<'_>, packet: &Packet, prereg: &Prereg) -> Result<Held, FreezeError> {
     let mut held = BTreeMap::new();
     let files = packet.frozen.iter().map(|file| file.path.as_str());
-    let programs = packet.programs.all().map(|(_, program)| program);
-    let programs = programs.map(|program| program.program.name.as_str());
+    let programs = prereg.control.iter().chain([&prereg.candidate]);
+    let programs = programs.map(|program| program.program.as_str());
+    // One without a slash is looked for outside of the lab.
     let programs = programs.filter(|name| name.contains('/'));
+    let programs = programs.map(|name| name.strip_prefix("./").unwrap_or(name));
     for path in files.chain(programs) {
         let folders = path.match_indices('/').map(|(at, _)| &path[..at]);
         let is_frozen = |folder: &&str| is_in(folder, &prereg.frozen);

@@ -66,8 +66,8 @@ fn analysis(evidence: &Evidence) -> Vec<Tamper> {
         double(&mut record["rows"])
     });
     push("two rows swapped", "analysis.row", &|record| {
-        if let Some(rows) = record["rows"].as_array_mut() {
-            rows.rotate_left(1);
+        if let Some([one, other, ..]) = record["rows"].as_array_mut().map(Vec::as_mut_slice) {
+            std::mem::swap(one, other);
         }
     });
     if record["rows"].as_array().is_none_or(|rows| rows.len() < 2) {

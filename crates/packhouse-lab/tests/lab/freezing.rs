@@ -201,8 +201,19 @@ fn no_search_path_has_an_empty_entry() {
 #[test]
 fn a_frozen_file_that_was_touched_and_put_back_is_named() {
     const FILE: &str = "/home/user/lab/modules/deep/b.py";
+    const KERNEL: &str = "/home/user/lab/kernel";
     let touched = |touch: fn(&Desk)| {
         let desk = Desk::new();
+        desk.edit("\"bin/candidate\"", "\"./kernel\"");
+        desk.sim.replace(KERNEL, b"candidate", 0o755);
+        let path = "/home/user/lab/./kernel".into();
+        let mut programs = desk
+            .host
+            .programs
+            .lock()
+            .expect("because no test panics in it");
+        programs.insert(path, "candidate".to_owned());
+        drop(programs);
         let packet = frozen(&desk).expect("because all is there");
         desk.with(|lab| {
             let prereg = freeze::documents(lab, "one")
@@ -232,6 +243,11 @@ fn a_frozen_file_that_was_touched_and_put_back_is_named() {
         gone.expect("because the folder is ours");
     });
     assert_eq!(shadow, [said("modules/deep")]);
+    let program = touched(|desk| {
+        desk.sim.replace(KERNEL, b"other", 0o755);
+        desk.sim.replace(KERNEL, b"candidate", 0o755);
+    });
+    assert_eq!(program, [said("kernel")]);
 }
 
 /// A word, and what is told of it.

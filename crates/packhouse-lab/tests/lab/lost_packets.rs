@@ -1,5 +1,5 @@
-//! Packets that a lab lost to its own harness, and not to the candidate: reference evidence,
-//! section 13.1. Those of the causes that are documents' and identities'.
+//! Packets that a reference lab lost to its own harness, and not to the candidate: those of the
+//! causes that are documents' and identities'.
 //!
 //! - A digest in a script was one character short, which nobody saw before the card was used.
 //! - An interpreter wrote a bytecode file into the work tree after the first leg, and the tree was

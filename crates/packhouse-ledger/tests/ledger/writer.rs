@@ -196,6 +196,14 @@ fn one_process_executes_a_packet_whoever_has_the_ledger() {
     first.rest();
     let second = writer(&sim).expect("because the first one rests");
     assert_eq!(is_packet_held(&lab, digest(1)), Ok(true));
+    // As `git pull` does with a ledger that went on elsewhere.
+    let bytes = sim.read(FILE).expect("because it is there");
+    sim.remove(FILE);
+    sim.replace(FILE, &bytes, 0o644);
+    assert_eq!(is_packet_held(&lab, digest(1)), Ok(true));
+    drop(held);
+    let held = first.hold_packet(digest(1), &*clock);
+    let held = held.expect("because nobody executes it");
     // As `git clean -fdX` does: the ledger itself is locked too.
     lab.unlink("ledger.lock").expect("because it is there");
     let error = second.hold_packet(digest(1), &*clock);

@@ -240,3 +240,14 @@ fn soon(holds: impl Fn() -> bool) -> bool {
 }
 
 const MINUTE_NS: u64 = 60_000_000_000;
+
+/// A child that is ending has no memory any more and is no zombie yet: it runs nothing.
+#[test]
+fn only_what_has_no_memory_runs_no_code() {
+    assert!(!has_no_memory(std::process::id()));
+    // The kernel's own threads are such processes, where they can be seen.
+    let name = std::fs::read_to_string("/proc/2/comm").unwrap_or_default();
+    if name == "kthreadd\n" {
+        assert!(has_no_memory(2));
+    }
+}

@@ -317,8 +317,8 @@ fn documents_are_refused_with_their_field_and_the_value_that_they_have() {
     }
 }
 
-/// A bytecode file that an interpreter writes into the tree is reference evidence 13.1: it lost a
-/// packet after the first leg.
+/// A bytecode file that an interpreter wrote into the tree lost a reference lab a packet after its
+/// first leg.
 #[test]
 fn a_work_tree_is_clean_only_where_git_says_so_of_every_file() {
     let desk = Desk::open();

@@ -229,6 +229,15 @@ impl World {
         self.done(&["verify", &text(&evidence), "--ledger", &text(&ledger)]);
     }
 
+    /// Of evidence that has no whole run, no copy is worse than it is.
+    fn makes_no_copies(&self, verdict: &str) {
+        let output = self.output(&["verify", "example", "--tampers"]);
+        assert_eq!(output.status.code(), Some(3), "{}", said(&output));
+        let words = said(&output);
+        let expected = format!("its verdict is {verdict}");
+        assert!(words.contains(&expected), "{words}");
+    }
+
     /// The whole state as it is, to be gone back to.
     fn saved(&self) -> tempfile::TempDir {
         let saved = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("because ours");
@@ -384,6 +393,7 @@ fn what_a_lying_program_did_is_sealed_as_what_it_was() {
             assert!(all.contains(reason), "{lie}: {reason}: {all}");
         }
         world.verified();
+        world.makes_no_copies(verdict);
         world.run(3);
     }
 }
@@ -494,6 +504,10 @@ fn a_program_that_says_no_hello_in_a_later_leg_is_a_sealed_abort() {
     assert_eq!(document["verdict"], "abort", "{document}");
     assert_eq!(document["stage"], "hello", "{document}");
     assert_eq!(world.standing(), Standing::SealedAbort);
+    // No record of ours is one that both judges refuse, and agree on.
+    let analysis = std::fs::read_to_string(world.evidence().join("analysis-1/analysis.json"));
+    let analysis = analysis.expect("because it is sealed");
+    assert!(!analysis.contains("\"record."), "{analysis}");
     world.verified();
 }
 
