@@ -13,6 +13,7 @@ use packhouse_lab::nearest::nearest;
 use packhouse_lab::{DOCUMENT_BYTES_MAX, Prereg};
 use packhouse_ledger::State;
 use packhouse_ledger::act::Name;
+use packhouse_ledger::state::PacketState;
 use packhouse_sys::fs::{Dir, FsError, FsErrorKind};
 use serde_json::{Value, json};
 
@@ -104,7 +105,9 @@ fn list(place: &Place) -> Result<Answer, Failure> {
         let lane = draft.lane.as_deref().unwrap_or("-");
         add(&draft.id, "drafted", lane, next);
     }
-    for packet in state.packets().values().rev() {
+    let mut packets: Vec<&PacketState> = state.packets().values().collect();
+    packets.sort_by_key(|packet| std::cmp::Reverse(packet.since));
+    for packet in packets {
         let id = packet.experiment.as_str();
         let next = place.hint(&format!("report {id}"));
         add(id, packet.standing.as_str(), packet.lane.as_str(), next);

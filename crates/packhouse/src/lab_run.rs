@@ -35,7 +35,7 @@ pub(crate) fn execute(args: &LabRunArgs, place: &Place) -> Result<Answer, Failur
         let standing = opened.standing(&ledger, packet)?.standing;
         let would = would(&prepared.campaign(), &ledger, packet);
         let would = would.map_err(|error| failed(&error))?;
-        let plan = plan(args, place, (packet, standing), &would);
+        let plan = plan(("run", args), place, (packet, standing), &would);
         return Ok(releases(plan, &ledger, packet));
     }
     prepared.listen()?;
@@ -77,14 +77,14 @@ pub(crate) fn entered(mut answer: Answer, writer: &Writer) -> Answer {
     answer
 }
 
-/// What `run` would do.
-fn plan(
-    args: &LabRunArgs,
+/// What `run` or `seal`, as it is called, would do.
+pub(crate) fn plan(
+    (name, args): (&str, &LabRunArgs),
     place: &Place,
     (packet, standing): (Digest, Standing),
     would: &Would,
 ) -> Answer {
-    let command = place.hint(&format!("run {} --execute", args.packet));
+    let command = place.hint(&format!("{name} {} --execute", args.packet));
     let (word, steps, irreversible) = match would {
         Would::Run => (
             "run",
@@ -164,7 +164,7 @@ pub(crate) fn sealed(
     }
     let report = opened.place.hint(&format!("report {}", args.packet));
     if exit == Exit::Negative {
-        text.push_str("it was run, once: another attempt is another experiment\n");
+        text.push_str("it can't be run again: another attempt is another experiment\n");
     }
     let _ = writeln!(text, "next: {report}");
     let fault = finished.fault.as_ref();
@@ -273,5 +273,43 @@ fn unfinished(
                 .cause(format!("whether it is consumed can't be told: {unknown}"))
                 .hint(place.hint(&format!("run {}", args.packet))),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of a nonce that may have been used elsewhere, nobody can say that it was run, or release it.
+    #[test]
+    fn seal_plans_what_it_would_do_and_run_says_the_same() {
+        let state = |_: &str| Some("/home/user".into());
+        let place = Place::at("/home/user/lab".into(), &state).expect("because it has a home");
+        let args = LabRunArgs {
+            packet: "one".to_owned(),
+            key: None,
+            execute: false,
+        };
+        let packet = (Digest::of(b"packet"), Standing::Nonce);
+        let told = |name, would: Would| plan((name, &args), &place, packet, &would).text;
+        for (would, step, last) in [
+            (
+                Would::Lost("nobody saw it".to_owned()),
+                "would: seal an abort, and run nothing: nobody saw it\n",
+                "irreversible: a seal: its verdict stays\n",
+            ),
+            (
+                Would::Release("it ended".to_owned()),
+                "would: release it, and run nothing: it ended\n",
+                "irreversible: the ledger's entry; no program was asked anything\n",
+            ),
+        ] {
+            for name in ["seal", "run"] {
+                let text = told(name, would.clone());
+                let again = format!("packhouse lab {name} one --execute --lab /home/user/lab\n");
+                assert!(text.contains(&format!("{step}{last}")), "{text}");
+                assert!(text.ends_with(&again), "{text}");
+            }
+        }
     }
 }

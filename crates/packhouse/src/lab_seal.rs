@@ -4,15 +4,14 @@ use crate::answer::Answer;
 use crate::failure::Failure;
 use crate::lab::Place;
 use crate::lab_campaign::{Prepared, step_failed};
-use crate::lab_open::{Opened, Told, stands};
-use crate::lab_run::{entered, released, sealed, to_be_sealed};
+use crate::lab_open::{Opened, stands};
+use crate::lab_run::{entered, plan, released, sealed, to_be_sealed};
 use crate::lab_words::LabRunArgs;
 use packhouse_base::Blame;
 use packhouse_base::digest::Digest;
 use packhouse_lab::campaign::{Campaign, CampaignError, is_consumed, would};
 use packhouse_lab::recovery::{Recovered, recover};
 use packhouse_ledger::state::Standing;
-use serde_json::json;
 
 /// Finishes what a killed run left.
 pub(crate) fn execute(args: &LabRunArgs, place: &Place) -> Result<Answer, Failure> {
@@ -22,19 +21,13 @@ pub(crate) fn execute(args: &LabRunArgs, place: &Place) -> Result<Answer, Failur
     let prepared = Prepared::new(&opened, args.key.as_deref())?;
     let standing = opened.standing(&ledger, packet)?.standing;
     if !args.execute {
-        let step = step(standing).ok_or_else(|| nothing(args, place, packet, standing))?;
+        if !is_left(standing) {
+            return Err(nothing(args, place, packet, standing));
+        }
         let campaign = prepared.campaign();
         let would = would(&campaign, &ledger, packet);
-        would.map_err(|error| unsealed(args, place, (&campaign, packet), &error))?;
-        let told = Told {
-            lines: vec![
-                format!("packet {packet} is {}", stands(standing)),
-                step.to_owned(),
-            ],
-            irreversible: "a seal: its verdict stays",
-            json: json!({ "packet": packet.to_string(), "standing": stands(standing) }),
-        };
-        return Ok(told.planned(&place.hint(&format!("seal {} --execute", args.packet))));
+        let would = would.map_err(|error| unsealed(args, place, (&campaign, packet), &error))?;
+        return Ok(plan(("seal", args), place, (packet, standing), &would));
     }
     prepared.sweep();
     let mut writer = opened.writer()?;
@@ -69,18 +62,16 @@ fn nothing(args: &LabRunArgs, place: &Place, packet: Digest, standing: Standing)
         .hint(place.hint(&format!("report {}", args.packet)))
 }
 
-/// What there is to do in a standing, if there is anything.
-fn step(standing: Standing) -> Option<&'static str> {
+/// Whether a run left something to finish.
+fn is_left(standing: Standing) -> bool {
     match standing {
-        Standing::Nonce => Some("release it, or where its marker is there seal an abort"),
-        Standing::Consumed => Some("close its bag from what is there, and seal an abort"),
-        Standing::Closed => Some("analyse and seal its closed bag"),
+        Standing::Nonce | Standing::Consumed | Standing::Closed => true,
         Standing::Registered
         | Standing::Rehearsed
         | Standing::Reviewed
         | Standing::Armed
         | Standing::SealedPass
         | Standing::SealedFail
-        | Standing::SealedAbort => None,
+        | Standing::SealedAbort => false,
     }
 }

@@ -38,7 +38,7 @@ pub(crate) fn prereg(id: &str, lane: &str) -> String {
 }
 
 /// A preregistration with another id and lane, and all else of it as it was, comments too. `None`:
-/// one of them is not alone on a line of its own before the first table.
+/// one of them is not, between quotes, on a line of its own before the first table.
 pub(crate) fn renamed(text: &str, id: &str, lane: &str) -> Option<String> {
     let head = text
         .lines()
@@ -55,12 +55,25 @@ pub(crate) fn renamed(text: &str, id: &str, lane: &str) -> Option<String> {
         match found {
             Some(which) => {
                 counts[which] += 1;
-                renamed += &format!("{} = \"{}\"\n", own[which].0, own[which].1);
+                renamed += &with_value(line, own[which].1)?;
             }
             None => renamed += line,
         }
     }
     (counts == [1, 1]).then_some(renamed)
+}
+
+/// A line with another value between the quotes behind its `=`.
+fn with_value(line: &str, value: &str) -> Option<String> {
+    let (field, said) = line.split_once('=')?;
+    let open = said.find(|character: char| !matches!(character, ' ' | '\t'))?;
+    let quote = said[open..]
+        .chars()
+        .next()
+        .filter(|one| matches!(one, '"' | '\''))?;
+    let close = said[open + 1..].find(quote)?;
+    let (before, after) = (&said[..=open], &said[open + 1 + close..]);
+    Some(format!("{field}={before}{value}{after}"))
 }
 
 /// What Git does not keep of a lab.
@@ -101,6 +114,12 @@ mod tests {
             .collect();
         assert_eq!(changed, ["id = \"second\"", "lane = \"other\""]);
         assert_eq!(text.lines().count(), copy.lines().count());
+        // What stands behind a value and at the end of a line stays too.
+        let text = "id='a'  # 'mine'\r\nlane =\t\"b\"# \"of it\"\r\n[matrix]\r\n";
+        let copy = "id='c'  # 'mine'\r\nlane =\t\"d\"# \"of it\"\r\n[matrix]\r\n";
+        assert_eq!(renamed(text, "c", "d").as_deref(), Some(copy));
+        assert_eq!(renamed("id = 1\nlane = \"b\"\n", "c", "d"), None);
+        let text = prereg("first", "kernels");
         assert_eq!(
             renamed(&text.replace("lane =", "# lane ="), "second", "other"),
             None
