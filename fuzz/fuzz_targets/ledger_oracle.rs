@@ -58,17 +58,17 @@ fn judged(bytes: &[u8], mutant: Option<Mutant>) -> Verdict {
     read.map_or(Ok(()), |ledger| written_again(&ledger, bytes))
 }
 
-/// What bagcheck says. Its paths are `ledger.jsonl:` and a line's number, from 1.
+/// What bagcheck says. Its paths are `ledger.jsonl:` and a line's number, from 1; of a ledger without
+/// a line there is none.
 fn second(bytes: &[u8]) -> Result<Refusal, String> {
     let report = packhouse_bagcheck::check_ledger(bytes);
     let Some(found) = report.findings.first() else {
         return Ok(Ok(()));
     };
-    let line = found
-        .path
-        .rsplit(':')
-        .next()
-        .and_then(|line| line.parse::<u64>().ok());
+    let line = match found.path.strip_prefix("ledger.jsonl:") {
+        Some(line) => line.parse::<u64>().ok(),
+        None => (found.path == "ledger.jsonl").then_some(1),
+    };
     let line = line.ok_or_else(|| format!("no line in {found}"))?;
     Ok(Err((line.saturating_sub(1), found.code)))
 }

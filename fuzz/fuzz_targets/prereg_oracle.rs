@@ -20,11 +20,15 @@ type Verdict = Result<(), String>;
 pub fn compare(input: &[u8], mutant: Option<Mutant>) -> Verdict {
     match input.split_first() {
         Some((b'L', rest)) => {
-            let ours = Lane::parse(rest).map(drop).map_err(|error| error.to_string());
+            let ours = Lane::parse(rest)
+                .map(drop)
+                .map_err(|error| error.to_string());
             same(&ours, &found(rest, b"", None, "lane.toml"))
         }
         Some((b'P', rest)) => {
-            let ours = Prereg::parse(rest).map(drop).map_err(|error| error.to_string());
+            let ours = Prereg::parse(rest)
+                .map(drop)
+                .map_err(|error| error.to_string());
             let ours = match (ours, mutant) {
                 (Err(said), Some(Mutant::Ordinals)) if said.contains("no ordinal") => Ok(()),
                 (ours, _) => ours,
@@ -49,7 +53,9 @@ fn found(lane: &[u8], prereg: &[u8], packet: Option<&[u8]>, path: &str) -> Vec<F
     let report = packhouse_bagcheck::check_documents(lane, prereg, packet);
     let findings = report.findings.into_iter();
     let of_it = findings.filter(|finding| finding.path.starts_with(path));
-    of_it.filter(|finding| finding.code.starts_with("record.")).collect()
+    of_it
+        .filter(|finding| finding.code.starts_with("record."))
+        .collect()
 }
 
 fn same(ours: &Result<(), String>, theirs: &[Finding]) -> Verdict {

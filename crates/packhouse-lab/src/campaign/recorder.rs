@@ -2,7 +2,7 @@
 //!
 //! Invariants:
 //! - an output's bytes are in the bag before the line that names them, but for the control's: those
-//!   are in no file while a program could copy them, as drawn fixtures are;
+//!   are in memory alone while a program could copy them out of it, as drawn fixtures are;
 //! - after each case all else is durable;
 //! - after a write that failed nothing is written any more, and the session is told to end.
 
