@@ -58,8 +58,8 @@ fn judged(bytes: &[u8], mutant: Option<Mutant>) -> Verdict {
     read.map_or(Ok(()), |ledger| written_again(&ledger, bytes))
 }
 
-/// What bagcheck says. Its paths are `ledger.jsonl:` and a line's number, from 1; a ledger without a
-/// line has none.
+/// What bagcheck says. Its paths are `ledger.jsonl:` and a line's number, from 1; one without any
+/// line has no number.
 fn second(bytes: &[u8]) -> Result<Refusal, String> {
     let report = packhouse_bagcheck::check_ledger(bytes);
     let Some(found) = report.findings.first() else {
