@@ -11,6 +11,7 @@ use packhouse_base::Blame;
 use packhouse_base::digest::Digest;
 use packhouse_lab::campaign::{Campaign, CampaignError, is_consumed, would};
 use packhouse_lab::recovery::{Recovered, recover};
+use packhouse_ledger::WriterError;
 use packhouse_ledger::state::Standing;
 
 /// Finishes what a killed run left.
@@ -49,7 +50,9 @@ fn unsealed(
     (campaign, packet): (&Campaign<'_>, Digest),
     error: &CampaignError,
 ) -> Failure {
-    let is_of_disk = error.blame() == Blame::Host;
+    // Who executes it now is not done with it.
+    let is_busy = matches!(error, CampaignError::Ledger(WriterError::PacketBusy { .. }));
+    let is_of_disk = error.blame() == Blame::Host && !is_busy;
     match is_of_disk && is_consumed(campaign, packet).is_ok_and(|is| is) {
         true => to_be_sealed(args, place, error),
         false => step_failed(place, error),

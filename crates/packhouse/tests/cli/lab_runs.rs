@@ -214,6 +214,12 @@ impl World {
             let said = said(&output);
             let expected = format!("another process executes the packet: {}", self.packet());
             assert!(said.contains(&expected), "{words:?}: {said}");
+            // It is run, and sealing is not the next step.
+            assert!(
+                !said.contains("nothing will be run again"),
+                "{words:?}: {said}"
+            );
+            assert!(said.contains("state --live"), "{words:?}: {said}");
         }
         assert_eq!(self.ledger(), before);
         let live = self.output(&["state", "--live"]);
