@@ -857,6 +857,8 @@ fn two_fleets_do_not_share_a_port() {
     let command = command.stdout(Stdio::null()).stderr(Stdio::null());
     let mut first = command.spawn().expect("because it was built");
     wait_until("the launch", || world.record("launched.json").is_some());
+    // It is launched before its engine has said so.
+    wait_until("the engine", || starts(&world) == 1);
     edit_fleet(&world, "name = \"home\"", "name = \"other\"");
     edit_fleet(&world, "device = \"cpu:0\"", "device = \"cpu:1\"");
     let said = start(&world);
