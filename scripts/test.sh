@@ -114,8 +114,8 @@ stage_lab() {
 }
 
 nextest() {
-  cargo nextest run --locked --no-fail-fast --status-level fail --final-status-level fail \
-    --success-output final --no-tests=fail "$@"
+  cargo nextest run --locked --no-fail-fast --status-level retry --final-status-level flaky \
+    --success-output final --failure-output immediate-final --no-tests=fail "$@"
 }
 
 stage_unit_tests() { nextest; }
@@ -177,6 +177,8 @@ run_stage() {
     grep -aE '^(isa |cargo-nextest |tidy: |mutants: |[0-9]+ bans|engine: | *Summary \[)' "$log"
   fi
   grep -aE '^ *NOT EXERCISED: ' "$log" | sort -u
+  # What passed only when asked again is told, each time, by name.
+  grep -aE '^ *FLAKY ' "$log" | sed -E 's/^ *FLAKY .*\) /    ASKED AGAIN: /' | sort -u
   if [ "$skips" != 0 ]; then
     grep -aE '^ *SKIP: ' "$log"
     if [ "${CI:-}" = true ]; then
