@@ -268,7 +268,7 @@ impl StillClock {
 
 impl StillClock {
     /// Holds fills up, or lets them go on: on a busy host a thread of idle priority gets no time.
-    /// They are held when they ask for the time, which is at their begin and end, and for 10 s at
+    /// They are held when they ask for the time, which is at their begin and end, and for 60 s at
     /// most.
     pub(crate) fn stall_fills(&self, stalls: bool) {
         self.stalls.store(stalls, Ordering::SeqCst);
@@ -282,7 +282,7 @@ impl Clock for StillClock {
 
     fn steady_ns(&self) -> u64 {
         if std::thread::current().name() == Some("packhouse-fill") {
-            let deadline = Instant::now() + Duration::from_secs(10);
+            let deadline = Instant::now() + Duration::from_secs(60);
             while self.stalls.load(Ordering::SeqCst) && Instant::now() < deadline {
                 std::thread::sleep(Duration::from_millis(1));
             }

@@ -29,13 +29,13 @@ pub(crate) const MANY: &[Spec] = &[
 ];
 
 /// Closes loads at many points of their fills. The host may take the processor from this thread, so
-/// one attempt of five has to be in time.
+/// one attempt of many has to be in time; a close that waits for its fill is late in all of them.
 #[test]
 fn close_returns_soon_and_no_engine_is_called_after_it() {
     let world = World::new();
     let model = world.model("a.gguf", MANY, 1);
     for (wait_ms, stalls) in [(0, false), (5, false), (20, false), (60, false), (20, true)] {
-        let mut attempts = (0..5).map(|_| close_once(&world, &model, wait_ms, stalls));
+        let mut attempts = (0..40).map(|_| close_once(&world, &model, wait_ms, stalls));
         let in_time = attempts.any(|took| took < Duration::from_millis(200));
         assert!(
             in_time,
@@ -89,10 +89,18 @@ fn a_cancelled_fill_says_how_far_it_came_and_the_next_start_stores_the_rest() {
     let model = world.model("a.gguf", MANY, 1);
     let session = world.session(PLAIN);
     let mut run = session.begin(0, &[&model]);
+    world.clock.stall_fills(true);
     run.serve_all(&[&model]);
-    until("a pack is stored", || pack_count(&world) > 0);
-    run.load.close();
-    let outcome = run.outcome();
+    // The fill can't read this one before the load is closed, however late this thread is.
+    let held = run.regions[8].clone();
+    let outcome = held.with_private(|_| {
+        world.clock.stall_fills(false);
+        until("a pack is stored", || pack_count(&world) > 0);
+        run.load.close();
+        run.outcome()
+    });
+    let outcome = outcome.expect("because it is private memory");
+    drop(held);
     outcome.assert_fill("cancelled");
     let stored = outcome.report["fill"]["stored"]["tensors"]
         .as_u64()
@@ -119,6 +127,7 @@ fn a_load_that_is_closed_while_its_plan_is_queued_frees_its_regions_and_says_so(
         world.model("b.gguf", SMALL, 2),
     );
     let session = world.session(PLAIN);
+    world.clock.stall_fills(true);
     let mut first = session.begin(0, &[&model]);
     first.serve_all(&[&model]);
     let mut second = session.begin(1, &[&other]);
@@ -127,12 +136,9 @@ fn a_load_that_is_closed_while_its_plan_is_queued_frees_its_regions_and_says_so(
     for region in &second.regions {
         assert_eq!(Arc::strong_count(region), 1, "a closed load holds a region");
     }
-    let still_filling = pack_count(&world) < 16;
-    assert!(
-        still_filling,
-        "the first fill ended too soon to show anything"
-    );
+    assert_eq!(pack_count(&world), 0, "the first fill was not held");
     second.outcome().assert_fill("cancelled");
+    world.clock.stall_fills(false);
     first.outcome().assert_fill("done");
     first.load.close();
     session.load(2, &[&other]).assert_fill("done");

@@ -10,6 +10,9 @@ use std::process::{Child, Command, Stdio};
 
 /// Tells a child which folder to load from; in the test's own process it is not set.
 const FOLDER: &str = "LOADER_TEST_FOLDER";
+/// Its presence in that folder lets a child store more than `HELD` packs.
+const GO: &str = "go";
+const HELD: usize = 12;
 
 /// All names below a folder that are files.
 pub(crate) fn names(folder: &Path) -> Vec<String> {
@@ -27,7 +30,8 @@ pub(crate) fn names(folder: &Path) -> Vec<String> {
     found
 }
 
-/// The child's part: one load, whose fill ends before it does.
+/// The child's part: one load, whose fill is held in its middle until the parent lets it go on, and
+/// ends before the child does. A parent that is late finds it there.
 #[test]
 fn child() {
     let Some(folder) = std::env::var_os(FOLDER).map(PathBuf::from) else {
@@ -41,13 +45,27 @@ fn child() {
         bytes_max: Some(1 << 30),
         stage: None,
     };
-    let engine = FakeEngine::new(PLAIN);
+    let (engine, clock) = (FakeEngine::new(PLAIN), StillClock::new());
     let session = Session {
-        loader: Loader::with_clock(engine.clone(), settings, StillClock::new()),
+        loader: Loader::with_clock(engine.clone(), settings, clock.clone()),
         engine,
     };
     let model = Model::open(&folder.join("a.gguf"));
-    session.load(0, &[&model]).assert_fill("done");
+    let mut run = session.begin(0, &[&model]);
+    clock.stall_fills(true);
+    run.serve_all(&[&model]);
+    let held = run.regions[HELD].with_private(|_| {
+        clock.stall_fills(false);
+        until("the parent lets it go on", || folder.join(GO).exists());
+    });
+    held.expect("because it is private memory");
+    run.outcome().assert_fill("done");
+    run.load.close();
+}
+
+/// Lets the children of a world store all.
+fn let_go_on(world: &World) {
+    std::fs::write(world.path(GO), "").expect("because the folder is ours");
 }
 
 struct Process(Child);
@@ -99,22 +117,19 @@ fn pack_count(world: &World) -> usize {
     names(&world.root().join("v1/packs")).len()
 }
 
-/// A world whose child is in the middle of its fill, and the child; other worlds where it was too
-/// fast.
+/// A world whose child was given a signal in the middle of its fill, and the child.
 fn in_the_middle(signal: Signal) -> (World, Model, Process) {
-    for _ in 0..10 {
-        let world = World::new();
-        let model = world.model("a.gguf", MANY, 1);
-        let mut process = Process::start(&world);
-        until("a pack is stored", || {
-            pack_count(&world) > 0 || process.has_ended()
-        });
-        process.signal(signal);
-        if (1..MANY.len()).contains(&pack_count(&world)) {
-            return (world, model, process);
-        }
-    }
-    panic!("a child was never met in the middle of its fill");
+    let world = World::new();
+    let model = world.model("a.gguf", MANY, 1);
+    let mut process = Process::start(&world);
+    until("a pack is stored", || {
+        assert!(!process.has_ended(), "the child ended by itself");
+        pack_count(&world) > 0
+    });
+    process.signal(signal);
+    let stored = pack_count(&world);
+    assert!((1..=HELD).contains(&stored), "{stored} packs are stored");
+    (world, model, process)
 }
 
 fn assert_no_temporary(world: &World) {
@@ -132,6 +147,7 @@ fn assert_no_temporary(world: &World) {
 fn two_processes_on_an_empty_store_both_end_well_and_the_next_start_hits() {
     let world = World::new();
     let model = world.model("a.gguf", MANY, 1);
+    let_go_on(&world);
     let processes = [Process::start(&world), Process::start(&world)];
     for process in processes {
         assert!(process.ends_well());
@@ -149,6 +165,7 @@ fn a_process_stopped_in_its_fill_keeps_nobody_from_storing_all() {
     assert_eq!(outcome.warnings(), [""; 0]);
     world.load(PLAIN, &[&model]).assert_all_mapped(&[&model]);
     process.signal(Signal::CONT);
+    let_go_on(&world);
     assert!(
         process.ends_well(),
         "it goes on where others were before it"
