@@ -11,12 +11,13 @@
 //!   besides (PR_SET_PDEATHSIG), and means the *thread* that started it: a thread that starts a
 //!   child must outlive it;
 //! - whom it leaves behind becomes its own child again (PR_SET_CHILD_SUBREAPER), unless it undoes
-//!   that itself;
+//!   that itself; whoever outlives it is ended by a [`Family`], where its owner has one;
 //! - what is kept of its output is bounded; the rest is read and dropped, so that no child waits
 //!   for a reader.
 //!
 //! Never: searches for a program, except in `find`, with a search path that is given.
 
+mod family;
 mod find;
 mod own;
 mod pump;
@@ -32,6 +33,7 @@ mod talk;
 )]
 mod watch;
 
+pub use family::{Ending, Family, Outlived};
 pub use find::find;
 pub use own::{own_children, take_in_orphans};
 pub use talk::{Talk, TalkError};

@@ -2,11 +2,11 @@
 
 use rustix::process::{Pid, getpid, set_child_subreaper};
 use std::collections::BTreeSet;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// From here on whoever is left behind by a child, or by one of its children, becomes a child of
 /// this process instead of init's, unless a process between takes it in: nobody leaves the family.
-/// What they were when they end is kept by the kernel until this process ends.
+/// Who of them ended is kept by the kernel until a [`super::Family`] or this process ends.
 ///
 /// # Errors
 /// As prctl does.
@@ -23,15 +23,29 @@ pub fn own_children() -> BTreeSet<u32> {
         .collect()
 }
 
+/// Held while a child is started, until it is on the list of our own: who looks for children that
+/// are not holds it too.
+pub(super) fn starting() -> MutexGuard<'static, ()> {
+    STARTING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether a process group is one that a child of ours led, living or not: such a group is killed
+/// when its leader ends.
+pub(super) fn is_group_of_ours(group: i32) -> bool {
+    let led = LED.lock().unwrap_or_else(PoisonError::into_inner);
+    led.contains(&group)
+}
+
 /// A child of ours for as long as it is here.
 pub(super) struct Own(i32);
 
 impl Own {
     pub(super) fn new(pid: Pid) -> Self {
         let pid = pid.as_raw_nonzero().get();
-        OWN.lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(pid);
+        for list in [&OWN, &LED] {
+            let mut list = list.lock().unwrap_or_else(PoisonError::into_inner);
+            list.insert(pid);
+        }
         Self(pid)
     }
 }
@@ -45,3 +59,5 @@ impl Drop for Own {
 }
 
 static OWN: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
+static LED: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
+static STARTING: Mutex<()> = Mutex::new(());

@@ -1,6 +1,6 @@
 //! The start of a child, and its end: the only place that forks, waits and kills.
 
-use super::own::Own;
+use super::own::{Own, starting};
 use super::pump::{Pump, PumpError};
 use super::watch::{self, Watcher};
 use super::{Ended, Exit, Order, StartError};
@@ -64,6 +64,7 @@ impl Started {
             .stdin(stream(stdin))
             .stdout(stream(stdout))
             .stderr(stream(stderr));
+        let _starting = starting();
         let watcher = Watcher::start().map_err(|errno| followed(&program, errno))?;
         let (parent, line) = (getpid(), watcher.line());
         // SAFETY: `isolate` makes system calls only (setsid, prctl, getppid, write, rt_sigaction,

@@ -1,0 +1,182 @@
+use super::*;
+use crate::child::{Keep, Order, Talk, TalkError, take_in_orphans};
+use std::ffi::OsString;
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// A program that says a number for each process that it leaves, and then waits.
+fn started(program: &str, script: &str) -> (Talk, Vec<i32>) {
+    let arguments = ["-c", script].map(OsString::from);
+    let path = (OsString::from("PATH"), OsString::from("/usr/bin:/bin"));
+    let order = Order {
+        program: Path::new(program),
+        arguments: &arguments,
+        environment: &[path],
+        folder: Path::new("/"),
+        timeout_ns: u64::MAX,
+    };
+    let mut talk = Talk::start(&order, Keep::Nothing).expect("because it is there");
+    let end_ns = RealClock.steady_ns() + 60 * SECOND_NS;
+    let mut said = Vec::new();
+    while !said.ends_with(b"\n") {
+        let mut piece = [0; 256];
+        let length = talk.read(&mut piece, end_ns);
+        let length = length.unwrap_or_else(|error: TalkError| panic!("{error}: {said:?}"));
+        assert!(length > 0, "it ended: {said:?}");
+        said.extend_from_slice(&piece[..length]);
+    }
+    let said = String::from_utf8_lossy(&said);
+    let pids = said.split_whitespace().map(|pid| pid.parse().unwrap());
+    (talk, pids.collect())
+}
+
+fn is_there(pid: i32) -> bool {
+    look(pid).is_some()
+}
+
+/// Names of those that were ended, in order.
+fn names(ending: &Ending) -> Vec<&str> {
+    let mut names: Vec<&str> = ending.ended.iter().map(|one| one.name.as_str()).collect();
+    names.sort_unstable();
+    names
+}
+
+/// Twice forked, in a session of its own, without environment, and stopped: nothing of a program
+/// is left of it but its descent.
+const DAEMONS: &str = r"
+import os, signal, sys, time
+def leave(stops):
+    r, w = os.pipe()
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() != 0:
+            os._exit(0)
+        os.write(w, b'%d ' % os.getpid())
+        for fd in (0, 1, 2):
+            os.close(fd)
+        if stops:
+            os.kill(os.getpid(), signal.SIGSTOP)
+        os.execve('/bin/sleep', ['frozen' if stops else 'sleep', '300'], {})
+    return os.read(r, 64).decode()
+told = leave(False) + leave(True)
+sys.stdout.write(told + '\n')
+sys.stdout.flush()
+time.sleep(300)
+";
+
+#[test]
+fn a_daemon_and_a_stopped_one_are_ended_when_their_program_is_over() {
+    take_in_orphans().unwrap();
+    let family = Family::begin().unwrap();
+    let (program, daemons) = started("/usr/bin/python3", DAEMONS);
+    assert_eq!(daemons.len(), 2);
+    // While it lives they are its own.
+    let ending = family.end(60 * SECOND_NS).unwrap();
+    assert_eq!(ending, Ending::default());
+    assert!(daemons.iter().all(|pid| is_there(*pid)), "{daemons:?}");
+    drop(program);
+    let ending = family.end(60 * SECOND_NS).unwrap();
+    assert_eq!(ending.ended_count, 2, "{ending:?}");
+    assert!(names(&ending).contains(&"python3"), "{ending:?}");
+    assert_eq!((&ending.left[..], &ending.untold[..]), (&[][..], &[][..]));
+    assert!(!daemons.iter().any(|pid| is_there(*pid)), "{daemons:?}");
+    assert_eq!(family.end(0).unwrap(), Ending::default());
+}
+
+/// Each of them forks its next, and ends: whoever is looked at is gone when the signal comes.
+fn hops(leaves: &str) -> String {
+    format!(
+        "import os, sys, time
+r, w = os.pipe()
+if os.fork() == 0:
+    os.setsid()
+    os.write(w, b'0\\n')
+    while True:
+        if os.fork() != 0:
+            os._exit(0)
+        {leaves}
+os.write(1, os.read(r, 2))
+time.sleep(300)
+"
+    )
+}
+
+#[test]
+fn one_that_forks_again_and_again_is_ended_with_its_group() {
+    take_in_orphans().unwrap();
+    let family = Family::begin().unwrap();
+    let (program, _) = started("/usr/bin/python3", &hops("pass"));
+    drop(program);
+    let ending = family.end(60 * SECOND_NS).unwrap();
+    assert_eq!((&ending.left[..], &ending.untold[..]), (&[][..], &[][..]));
+    // It, or it and its next.
+    assert!(matches!(ending.ended_count, 1 | 2), "{ending:?}");
+    RealClock.sleep_ns(SECOND_NS / 20);
+    assert_eq!(all_children().unwrap(), [0; 0], "{ending:?}");
+}
+
+#[test]
+fn one_that_leaves_its_group_whenever_it_forks_is_ended_too() {
+    take_in_orphans().unwrap();
+    let family = Family::begin().unwrap();
+    let (program, _) = started("/usr/bin/python3", &hops("os.setsid()"));
+    drop(program);
+    let ending = family.end(60 * SECOND_NS).unwrap();
+    assert_eq!((&ending.left[..], &ending.untold[..]), (&[][..], &[][..]));
+    RealClock.sleep_ns(SECOND_NS / 20);
+    assert_eq!(all_children().unwrap(), [0; 0], "{ending:?}");
+}
+
+#[test]
+fn who_is_in_the_program_s_group_dies_with_it_and_outlived_nobody() {
+    take_in_orphans().unwrap();
+    let family = Family::begin().unwrap();
+    let (program, pids) = started("/bin/sh", "sleep 300 & sleep 300 & echo $!; wait");
+    drop(program);
+    let ending = family.end(60 * SECOND_NS).unwrap();
+    assert_eq!(ending, Ending::default());
+    assert!(!is_there(pids[0]));
+    assert_eq!(all_children().unwrap(), [0; 0]);
+}
+
+/// A child that another part of this process has, or the program that became this process.
+#[test]
+fn strangers_are_left_alone_and_so_is_who_may_be_theirs() {
+    take_in_orphans().unwrap();
+    let mut stranger = std::process::Command::new("/bin/sleep");
+    let mut stranger = stranger.arg("300").spawn().unwrap();
+    let family = Family::begin().unwrap();
+    let script = "setsid sleep 300 </dev/null >/dev/null & echo $!; read x";
+    let (program, daemon) = started("/bin/sh", script);
+    let is_apart = || look(daemon[0]).is_some_and(|seen| seen.session == daemon[0]);
+    while !is_apart() {
+        std::thread::yield_now();
+    }
+    drop(program);
+    let ending = family.end(60 * SECOND_NS).unwrap();
+    let told: Vec<u32> = ending.untold.iter().map(|one| one.pid).collect();
+    assert_eq!(told, [daemon[0].unsigned_abs()], "{ending:?}");
+    assert_eq!(ending.ended_count, 0);
+    assert!(is_there(daemon[0]) && stranger.try_wait().unwrap().is_none());
+    stranger.kill().unwrap();
+    stranger.wait().unwrap();
+    // Nobody else is there any more: the next family may end it, once it is none of a stranger's.
+    let alone = Family {
+        strangers: BTreeSet::new(),
+        is_mixed: false,
+    };
+    assert_eq!(alone.end(60 * SECOND_NS).unwrap().ended_count, 1);
+}
+
+#[test]
+fn a_name_that_a_process_gave_itself_changes_no_field() {
+    let stat = b"42 (a) S 1 (b)) S 7 8 9 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 1234 5 6\n";
+    let seen = parsed(stat).unwrap();
+    let fields = (seen.parent, seen.group, seen.session, seen.start);
+    assert_eq!(
+        (seen.name.as_str(), fields),
+        ("a) S 1 (b)", (7, 8, 9, 1234))
+    );
+    assert_eq!(parsed(b""), None);
+    assert_eq!(parsed(b"1 )x("), None);
+}
