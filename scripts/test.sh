@@ -42,8 +42,10 @@ browser() {
   if ! command -v chromium chromium-browser google-chrome >/dev/null && [ "$(id -u)" = 0 ] &&
     command -v apt-get >/dev/null; then
     echo 'installing chromium'
-    { apt-get update -qq && DEBIAN_FRONTEND=noninteractive \
-      apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core; } >/dev/null
+    local patient=(-qq -o Acquire::Retries=5 -o DPkg::Lock::Timeout=300)
+    { apt-get update "${patient[@]}" && DEBIAN_FRONTEND=noninteractive \
+      apt-get install -y "${patient[@]}" --no-install-recommends chromium fonts-dejavu-core
+    } >/dev/null
   fi
   command -v chromium chromium-browser google-chrome || echo 'no browser'
 }
