@@ -36,6 +36,7 @@ pub mod sessions;
 pub mod tamper;
 pub mod unequal;
 pub mod verify;
+pub mod withdraw;
 pub mod world;
 
 pub use analysis::Analysis;

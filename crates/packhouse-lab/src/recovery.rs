@@ -84,6 +84,7 @@ pub fn recover(
             | Standing::Rehearsed
             | Standing::Reviewed
             | Standing::Armed
+            | Standing::Withdrawn
             | Standing::SealedPass
             | Standing::SealedFail
             | Standing::SealedAbort,

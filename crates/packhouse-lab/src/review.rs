@@ -188,6 +188,7 @@ pub fn arm(
         // That there is no green rehearsal has a reason of its own, below.
         Standing::Registered => {}
         standing @ (Standing::Armed
+        | Standing::Withdrawn
         | Standing::Nonce
         | Standing::Consumed
         | Standing::Closed

@@ -187,6 +187,13 @@ acts! {
         /// Why.
         reason: String as words,
     }
+    /// The packet was given up before its one execution began.
+    Withdrawn = "withdrawn" {
+        /// The packet.
+        packet: Digest as required,
+        /// Why.
+        reason: String as words,
+    }
     /// The marker was taken: the packet's one execution began.
     Consumed = "consumed" {
         /// The packet.
@@ -291,6 +298,7 @@ impl Act {
             | Self::Armed(Armed { packet, .. })
             | Self::Nonce(Nonce { packet, .. })
             | Self::Released(Released { packet, .. })
+            | Self::Withdrawn(Withdrawn { packet, .. })
             | Self::Consumed(Consumed { packet, .. })
             | Self::Closed(Closed { packet, .. })
             | Self::Sealed(Sealed { packet, .. })
@@ -322,6 +330,7 @@ impl Act {
             | Self::Armed(_)
             | Self::Nonce(_)
             | Self::Released(_)
+            | Self::Withdrawn(_)
             | Self::Consumed(_)
             | Self::Closed(_)
             | Self::Corrected(_)

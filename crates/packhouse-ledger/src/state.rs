@@ -87,6 +87,8 @@ pub enum Standing {
     Reviewed,
     /// May be executed.
     Armed,
+    /// Given up before it was executed.
+    Withdrawn,
     /// An execution was announced.
     Nonce,
     /// The execution began.
@@ -126,6 +128,8 @@ pub struct PacketState {
     pub words: BTreeMap<String, ReviewState>,
     /// The newest arming and its index, while it stands.
     pub armed: Option<(u64, Armed)>,
+    /// Its end before any execution, if that came.
+    pub withdrawn: Option<WithdrawalState>,
     /// The open or used nonce.
     pub nonce: Option<Digest>,
     /// Id of the folder that its marker will be in, where the nonce names one.
@@ -151,6 +155,17 @@ pub struct ReviewState {
     pub rehearsal: u64,
     /// What else they say.
     pub note: String,
+}
+
+/// How a packet was given up before its execution.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WithdrawalState {
+    /// Index of the entry.
+    pub entry: u64,
+    /// When it was entered, by its writer's wall clock; for people.
+    pub at_ns: i64,
+    /// Why.
+    pub reason: String,
 }
 
 /// An analysis of a sealed bag.
@@ -272,13 +287,14 @@ impl State {
             | Act::Reviewed(_)
             | Act::Armed(_)
             | Act::Released(_)
+            | Act::Withdrawn(_)
             | Act::Consumed(_)
             | Act::Closed(_)
             | Act::Sealed(_) => {}
         }
         if let Some(packet) = entry.act.packet().and_then(|id| self.packets.get_mut(&id)) {
             packet.entries.push(entry.index);
-            packet.apply(entry.index, &entry.act);
+            packet.apply(entry);
         }
     }
 
@@ -322,6 +338,7 @@ impl State {
             green: None,
             words: BTreeMap::new(),
             armed: None,
+            withdrawn: None,
             nonce: None,
             markers: None,
             marker: None,
@@ -384,8 +401,9 @@ impl PacketState {
         self.analyses.last().map(|analysis| analysis.verdict)
     }
 
-    fn apply(&mut self, index: u64, act: &Act) {
-        match act {
+    fn apply(&mut self, entry: &Entry) {
+        let index = entry.index;
+        match &entry.act {
             Act::Rehearsed(body) => self.apply_rehearsed(index, body),
             Act::Reviewed(body) => self.apply_reviewed(index, body),
             Act::Armed(body) => {
@@ -401,6 +419,15 @@ impl PacketState {
                 self.nonce = None;
                 self.markers = None;
                 self.stand(index, Standing::Armed);
+            }
+            Act::Withdrawn(body) => {
+                self.armed = None;
+                self.withdrawn = Some(WithdrawalState {
+                    entry: index,
+                    at_ns: entry.at_ns,
+                    reason: body.reason.clone(),
+                });
+                self.stand(index, Standing::Withdrawn);
             }
             Act::Consumed(body) => {
                 self.marker = Some(body.marker);
@@ -484,6 +511,7 @@ impl Standing {
             Self::Rehearsed => "rehearsed",
             Self::Reviewed => "reviewed",
             Self::Armed => "armed",
+            Self::Withdrawn => "withdrawn",
             Self::Nonce => "nonce",
             Self::Consumed => "consumed",
             Self::Closed => "closed",
@@ -501,6 +529,7 @@ impl Standing {
             | Self::Rehearsed
             | Self::Reviewed
             | Self::Armed
+            | Self::Withdrawn
             | Self::SealedPass
             | Self::SealedFail
             | Self::SealedAbort => false,
@@ -515,6 +544,7 @@ impl Standing {
             | Self::Rehearsed
             | Self::Reviewed
             | Self::Armed
+            | Self::Withdrawn
             | Self::Nonce
             | Self::Consumed
             | Self::Closed => false,

@@ -6,7 +6,7 @@ use crate::lab_words::{LabArgs, LabCommand};
 use crate::places::{self, Lookup};
 use crate::{
     lab_analyse, lab_arm, lab_experiment, lab_init, lab_lane, lab_ledger, lab_record, lab_register,
-    lab_rehearse, lab_report, lab_review, lab_run, lab_seal, lab_state, lab_verify,
+    lab_rehearse, lab_report, lab_review, lab_run, lab_seal, lab_state, lab_verify, lab_withdraw,
 };
 use std::path::{Path, PathBuf};
 
@@ -22,6 +22,7 @@ pub(crate) fn execute(args: LabArgs, lookup: Lookup<'_>) -> Result<Answer, Failu
         LabCommand::Rehearse(args) => lab_rehearse::execute(&args, &place()?),
         LabCommand::Review(args) => lab_review::execute(&args, &place()?),
         LabCommand::Arm(args) => lab_arm::execute(&args, &place()?),
+        LabCommand::Withdraw(args) => lab_withdraw::execute(&args, &place()?),
         LabCommand::Run(args) => lab_run::execute(&args, &place()?),
         LabCommand::Seal(args) => lab_seal::execute(&args, &place()?),
         LabCommand::Verify(args) => lab_verify::execute(&args, given),

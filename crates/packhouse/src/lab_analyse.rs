@@ -5,6 +5,7 @@ use crate::failure::{Exit, Failure};
 use crate::lab::Place;
 use crate::lab_campaign::{Prepared, gates, step_failed};
 use crate::lab_open::{Opened, Told};
+use crate::lab_withdraw::not_withdrawn;
 use crate::lab_words::LabAnalyseArgs;
 use packhouse_lab::analysis::Verdict;
 use packhouse_lab::campaign::{Again, CampaignError, reanalyse, would_be};
@@ -19,6 +20,7 @@ pub(crate) fn execute(args: &LabAnalyseArgs, place: &Place) -> Result<Answer, Fa
     let opened = Opened::of(place)?;
     let ledger = opened.ledger()?;
     let packet = opened.packet(&ledger, &args.packet)?;
+    not_withdrawn(&opened, &ledger, packet)?;
     let prepared = Prepared::new(&opened, args.key.as_deref())?;
     let campaign = prepared.campaign();
     let again = would_be(&campaign, &ledger, packet).map_err(|error| failed(place, &error))?;

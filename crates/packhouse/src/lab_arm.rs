@@ -5,6 +5,7 @@ use crate::failure::{Failure, quoted};
 use crate::lab::{LEDGER, Place};
 use crate::lab_open::{Opened, Told};
 use crate::lab_refused::{of_freeze, of_host};
+use crate::lab_withdraw::not_withdrawn;
 use crate::lab_words::LabPacketArgs;
 use packhouse_lab::recipes::Recipes;
 use packhouse_lab::review::{self, ArmError};
@@ -35,6 +36,7 @@ pub(crate) fn execute(args: &LabPacketArgs, place: &Place) -> Result<Answer, Fai
 
 fn judged(opened: &Opened<'_>, ledger: &Ledger, text: &str) -> Result<(Armed, bool), Failure> {
     let packet = opened.packet(ledger, text)?;
+    not_withdrawn(opened, ledger, packet)?;
     let act = review::arm(&opened.lab(), ledger, packet, &Recipes::default());
     let act = act.map_err(|error| refused(opened, text, &error))?;
     opened.accepts(ledger, &Act::from(act.clone()))?;
@@ -91,9 +93,12 @@ fn refused(opened: &Opened<'_>, text: &str, error: &ArmError) -> Failure {
             let words = format!("review {text} --reviewer NAME --verdict approve --note TEXT");
             not().because(error).hint(place.hint(&words))
         }
-        ArmError::Standing { .. } | ArmError::Unknown { .. } | ArmError::Noise(_) => not()
+        ArmError::Standing { .. } | ArmError::Unknown { .. } => not()
             .because(error)
             .hint(place.hint(&format!("report {text}"))),
+        ArmError::Noise(_) => not()
+            .because(error)
+            .hint(place.hint(&format!("withdraw {text} --reason TEXT"))),
         ArmError::Consumed { marker, .. } => {
             not().because(error).hint(format!("cat {}", quoted(marker)))
         }

@@ -30,7 +30,8 @@ pub(crate) fn measure(opened: &Opened<'_>, ledger: &Ledger) -> Vec<Measured> {
             Standing::Registered | Standing::Rehearsed | Standing::Reviewed | Standing::Armed => {
                 true
             }
-            Standing::Nonce
+            Standing::Withdrawn
+            | Standing::Nonce
             | Standing::Consumed
             | Standing::Closed
             | Standing::SealedPass

@@ -152,6 +152,7 @@ fn said(act: &Act) -> String {
         }
         Act::Nonce(body) => short(body.nonce),
         Act::Released(body) => format!("at {}: {}", body.stage, body.reason),
+        Act::Withdrawn(body) => body.reason.clone(),
         Act::Consumed(body) => format!("marker {}", short(body.marker)),
         Act::Closed(body) => format!("bag {}", short(body.bag)),
         Act::Sealed(body) => {

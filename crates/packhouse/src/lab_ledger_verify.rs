@@ -167,7 +167,8 @@ impl Report {
                 Standing::Registered
                 | Standing::Rehearsed
                 | Standing::Reviewed
-                | Standing::Armed => {}
+                | Standing::Armed
+                | Standing::Withdrawn => {}
             }
         }
         Ok(())

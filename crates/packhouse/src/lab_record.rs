@@ -10,6 +10,7 @@ use crate::failure::{Failure, quoted};
 use crate::lab::Place;
 use crate::lab_enter::{Entering, enter, words};
 use crate::lab_open::Opened;
+use crate::lab_withdraw::not_withdrawn;
 use crate::lab_words::LabRecordArgs;
 use packhouse_bagcheck::{Entry, Tree};
 use packhouse_base::digest::Digest;
@@ -28,6 +29,7 @@ pub(crate) fn execute(args: &LabRecordArgs, place: &Place) -> Result<Answer, Fai
     let opened = Opened::of(place)?;
     let ledger = opened.ledger()?;
     let packet = opened.packet(&ledger, &args.packet)?;
+    not_withdrawn(&opened, &ledger, packet)?;
     let state = opened.standing(&ledger, packet)?;
     let seal = passed(place, state, &args.packet)?;
     let tree = verified(place, &ledger, packet)?;

@@ -6,6 +6,7 @@ use crate::lab::Place;
 use crate::lab_experiment::drafts;
 use crate::lab_open::{Opened, Told};
 use crate::lab_refused::{of_freeze, of_host};
+use crate::lab_withdraw::{another, told_withdrawn};
 use crate::lab_words::LabRegisterArgs;
 use packhouse_build::focused::head_of;
 use packhouse_lab::contrast::contrast;
@@ -134,10 +135,25 @@ fn refused(opened: &Opened<'_>, experiment: &str, error: RegisterError) -> Failu
             .because(&error)
             .cause("a lane that changed is a new lane, with an id of its own")
             .hint(place.hint("lane new NEW-ID")),
-        error @ RegisterError::Registered { .. } => not()
-            .because(&error)
-            .cause("another attempt is another experiment, with an id of its own")
-            .hint(place.hint(&format!("report {experiment}"))),
+        RegisterError::Registered { packet, .. } => {
+            let ledger = opened.ledger().ok();
+            let state = ledger
+                .as_ref()
+                .and_then(|all| all.state().packets().get(&packet));
+            let withdrawn = state.and_then(|state| state.withdrawn.as_ref());
+            let failure = not().because(&error);
+            let failure = match withdrawn.map(told_withdrawn) {
+                Some(told) => failure.cause(format!("it was withdrawn {told}")),
+                None => failure,
+            };
+            let hint = match (withdrawn, state) {
+                (Some(_), Some(state)) => another(state),
+                (None, _) | (_, None) => format!("report {experiment}"),
+            };
+            failure
+                .cause("another attempt is another experiment, with an id of its own")
+                .hint(place.hint(&hint))
+        }
         error @ RegisterError::Name(_) => Failure::usage("no id of an experiment", experiment)
             .because(&error)
             .hint("ls experiments"),

@@ -8,12 +8,14 @@ use crate::lab_open::{Opened, Told};
 use crate::lab_refused::freezing;
 use crate::lab_run::entered;
 use crate::lab_unequal;
+use crate::lab_withdraw::not_withdrawn;
 use crate::lab_words::LabPacketArgs;
 use packhouse_base::digest::Digest;
 use packhouse_lab::campaign::{
-    CampaignError, Fault, Frozen, REHEARSALS, Rehearsal, rehearse, would_rehearse,
+    Campaign, CampaignError, Fault, Frozen, REHEARSALS, Rehearsal, rehearse, would_rehearse,
 };
-use packhouse_ledger::WriterError;
+use packhouse_lab::noise;
+use packhouse_ledger::{Ledger, WriterError};
 use serde_json::json;
 use std::fmt::Write as _;
 
@@ -22,11 +24,14 @@ pub(crate) fn execute(args: &LabPacketArgs, place: &Place) -> Result<Answer, Fai
     let opened = Opened::of(place)?;
     let ledger = opened.ledger()?;
     let packet = opened.packet(&ledger, &args.packet)?;
+    not_withdrawn(&opened, &ledger, packet)?;
     let prepared = Prepared::new(&opened, None)?;
     if !args.execute {
         let would = would_rehearse(&prepared.campaign(), &ledger, packet);
         let fault = would.map_err(|error| refused(place, &args.packet, &error))?;
-        return Ok(plan(place, (&args.packet, packet), fault.as_ref()));
+        let is_within = is_within_noise(&prepared.campaign(), &ledger, packet);
+        let named = (args.packet.as_str(), packet);
+        return Ok(plan(place, named, fault.as_ref(), is_within));
     }
     prepared.listen()?;
     let mut writer = opened.writer()?;
@@ -35,7 +40,9 @@ pub(crate) fn execute(args: &LabPacketArgs, place: &Place) -> Result<Answer, Fai
     let frozen = frozen.map_err(|error| refused(place, &args.packet, &error))?;
     let rehearsed = rehearse(&campaign, &mut writer, &frozen, &SecondJudge);
     let rehearsal = rehearsed.map_err(|error| refused(place, &args.packet, &error))?;
-    let mut answer = answer(&rehearsal, &packet.to_string(), place, &args.packet);
+    let is_within = is_within_noise(&campaign, writer.ledger(), packet);
+    let named = (args.packet.as_str(), packet);
+    let mut answer = answer(&rehearsal, named, place, is_within);
     if let Some(analysis) = &rehearsal.analysis {
         let bag = [REHEARSALS, &packet.to_string(), packhouse_bag::BAG_DIR];
         let unequal = lab_unequal::of_folder(&opened.root, &bag, analysis);
@@ -58,10 +65,28 @@ fn refused(place: &Place, named: &str, error: &CampaignError) -> Failure {
     }
 }
 
+/// Whether a rehearsal has shown that the timing gate asks for less than can be told from none: then
+/// no other one can be green.
+fn is_within_noise(campaign: &Campaign<'_>, ledger: &Ledger, packet: Digest) -> bool {
+    let frozen = Frozen::load(campaign, ledger, packet);
+    frozen.is_ok_and(|own| noise::is_above(ledger, (packet, own.prereg()), None).is_err())
+}
+
+/// What is left of such a packet.
+fn gives_up(place: &Place, named: &str) -> String {
+    let withdraw = place.hint(&format!("withdraw {named} --reason TEXT"));
+    format!("its gate stays within the noise, and another number is another experiment: {withdraw}")
+}
+
 /// What a rehearsal would come to, before any program is started.
-fn plan(place: &Place, (named, packet): (&str, Digest), fault: Option<&Fault>) -> Answer {
+fn plan(
+    place: &Place,
+    (named, packet): (&str, Digest),
+    fault: Option<&Fault>,
+    is_within: bool,
+) -> Answer {
     let command = place.hint(&format!("rehearse {named} --execute"));
-    let lines = match fault {
+    let mut lines = match fault {
         None => vec![
             format!("run packet {packet} on a null candidate"),
             format!("replace what is in {REHEARSALS}/{packet}"),
@@ -72,6 +97,9 @@ fn plan(place: &Place, (named, packet): (&str, Digest), fault: Option<&Fault>) -
             "enter in the ledger that it is not green".to_owned(),
         ],
     };
+    if is_within {
+        lines.push(format!("gain nothing: {}", gives_up(place, named)));
+    }
     let told = Told {
         lines,
         irreversible: "the ledger's entry; the packet stays to be run",
@@ -79,6 +107,7 @@ fn plan(place: &Place, (named, packet): (&str, Digest), fault: Option<&Fault>) -
             "packet": packet.to_string(),
             "stage": fault.map(|fault| fault.stage.as_str()),
             "reason": fault.map(|fault| &fault.reason),
+            "within_noise": is_within,
         }),
     };
     let mut answer = told.planned(&command);
@@ -88,7 +117,13 @@ fn plan(place: &Place, (named, packet): (&str, Digest), fault: Option<&Fault>) -
     answer
 }
 
-fn answer(rehearsal: &Rehearsal, packet: &str, place: &Place, named: &str) -> Answer {
+fn answer(
+    rehearsal: &Rehearsal,
+    (named, packet): (&str, Digest),
+    place: &Place,
+    is_within: bool,
+) -> Answer {
+    let packet = packet.to_string();
     let mut text = String::new();
     if let Some(analysis) = &rehearsal.analysis {
         text.push_str(&gates(analysis));
@@ -129,8 +164,14 @@ fn answer(rehearsal: &Rehearsal, packet: &str, place: &Place, named: &str) -> An
                 let _ = writeln!(text, "what it left: {REHEARSALS}/{packet}, bag {bag}");
             }
             let again = place.hint(&format!("rehearse {named} --execute"));
-            text.push_str("mend that first; another form of what it froze is another experiment\n");
-            let _ = writeln!(text, "next: {again}");
+            if is_within {
+                let _ = writeln!(text, "next: {}", gives_up(place, named));
+            } else {
+                text.push_str(
+                    "mend that first; another form of what it froze is another experiment\n",
+                );
+                let _ = writeln!(text, "next: {again}");
+            }
         }
     }
     let json = json!({
@@ -142,6 +183,7 @@ fn answer(rehearsal: &Rehearsal, packet: &str, place: &Place, named: &str) -> An
         "tampers": rehearsal.tampers,
         "rejected": rehearsal.rejected,
         "detectable_ns": rehearsal.detectable_ns,
+        "within_noise": is_within,
         "evidence": rehearsal.analysis.as_ref().map(|_| format!("{REHEARSALS}/{packet}")),
         "gates": rehearsal.analysis.as_ref().map(gates_document),
         "elapsed_ns": rehearsal.elapsed_ns,

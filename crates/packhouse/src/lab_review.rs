@@ -4,6 +4,7 @@ use crate::answer::Answer;
 use crate::failure::{Failure, quoted};
 use crate::lab::{LEDGER, Place};
 use crate::lab_open::{Opened, Told};
+use crate::lab_withdraw::not_withdrawn;
 use crate::lab_words::{LabReviewArgs, LabReviewVerdict};
 use packhouse_lab::review::{self, ReviewError};
 use packhouse_ledger::act::Reviewed;
@@ -41,6 +42,7 @@ pub(crate) fn execute(args: &LabReviewArgs, place: &Place) -> Result<Answer, Fai
 
 fn word(opened: &Opened<'_>, ledger: &Ledger, args: &LabReviewArgs) -> Result<Reviewed, Failure> {
     let packet = opened.packet(ledger, &args.packet)?;
+    not_withdrawn(opened, ledger, packet)?;
     let state = opened.standing(ledger, packet)?;
     let verdict = match args.verdict {
         LabReviewVerdict::Approve => Review::Approve,
@@ -82,9 +84,10 @@ fn instead(standing: Standing, packet: &str) -> String {
             format!("rehearse {packet}")
         }
         Standing::Nonce | Standing::Consumed | Standing::Closed => format!("seal {packet}"),
-        Standing::SealedPass | Standing::SealedFail | Standing::SealedAbort => {
-            format!("report {packet}")
-        }
+        Standing::Withdrawn
+        | Standing::SealedPass
+        | Standing::SealedFail
+        | Standing::SealedAbort => format!("report {packet}"),
     }
 }
 

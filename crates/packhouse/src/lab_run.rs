@@ -7,6 +7,7 @@ use crate::lab_campaign::{Prepared, gates, gates_document, newest, step_failed};
 use crate::lab_open::{Opened, Told, stands};
 use crate::lab_refused::freezing;
 use crate::lab_unequal;
+use crate::lab_withdraw::not_withdrawn;
 use crate::lab_words::LabRunArgs;
 use packhouse_bag::{BAG_DIR, DATA_DIR};
 use packhouse_base::digest::Digest;
@@ -29,6 +30,7 @@ pub(crate) fn execute(args: &LabRunArgs, place: &Place) -> Result<Answer, Failur
     let opened = Opened::of(place)?;
     let ledger = opened.ledger()?;
     let packet = opened.packet(&ledger, &args.packet)?;
+    not_withdrawn(&opened, &ledger, packet)?;
     let prepared = Prepared::new(&opened, args.key.as_deref())?;
     let failed = |error: &CampaignError| step_failed(place, error);
     if !args.execute {

@@ -6,6 +6,7 @@ use crate::lab::Place;
 use crate::lab_campaign::{Prepared, step_failed};
 use crate::lab_open::{Opened, stands};
 use crate::lab_run::{entered, plan, released, sealed, to_be_sealed};
+use crate::lab_withdraw::not_withdrawn;
 use crate::lab_words::LabRunArgs;
 use packhouse_base::Blame;
 use packhouse_base::digest::Digest;
@@ -19,6 +20,7 @@ pub(crate) fn execute(args: &LabRunArgs, place: &Place) -> Result<Answer, Failur
     let opened = Opened::of(place)?;
     let ledger = opened.ledger()?;
     let packet = opened.packet(&ledger, &args.packet)?;
+    not_withdrawn(&opened, &ledger, packet)?;
     let prepared = Prepared::new(&opened, args.key.as_deref())?;
     let standing = opened.standing(&ledger, packet)?.standing;
     if !args.execute {
@@ -73,6 +75,7 @@ fn is_left(standing: Standing) -> bool {
         | Standing::Rehearsed
         | Standing::Reviewed
         | Standing::Armed
+        | Standing::Withdrawn
         | Standing::SealedPass
         | Standing::SealedFail
         | Standing::SealedAbort => false,

@@ -35,6 +35,8 @@ pub(crate) enum LabCommand {
     Review(LabReviewArgs),
     /// Make a reviewed packet ready to be run, once
     Arm(LabPacketArgs),
+    /// Give up a packet before it is run, for a reason that everybody sees
+    Withdraw(LabWithdrawArgs),
     /// Run an armed packet: once, and never again
     ///
     /// Ends with 0 for a sealed pass, with 1 for a sealed fail or abort, with 3 when the packet was
@@ -168,6 +170,19 @@ pub(crate) struct LabRegisterArgs {
 pub(crate) struct LabPacketArgs {
     /// The packet: its experiment's id, or 8 or more hex digits
     pub(crate) packet: String,
+    /// Do it, and do not only say what would happen
+    #[arg(long)]
+    pub(crate) execute: bool,
+}
+
+/// What `lab withdraw` takes.
+#[derive(Debug, Args)]
+pub(crate) struct LabWithdrawArgs {
+    /// The packet: its experiment's id, or 8 or more hex digits
+    pub(crate) packet: String,
+    /// Why
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: String,
     /// Do it, and do not only say what would happen
     #[arg(long)]
     pub(crate) execute: bool,

@@ -80,6 +80,7 @@ mod lab_tampers;
 mod lab_templates;
 mod lab_unequal;
 mod lab_verify;
+mod lab_withdraw;
 mod lab_words;
 mod layouts;
 mod model;

@@ -301,7 +301,7 @@ const STAGE: Form = Form::Word(&[
 const VERDICT: Form = Form::Word(&["pass", "fail", "abort"]);
 
 /// Fields of each kind.
-const KINDS: [(&str, &[(&str, Form)]); 15] = [
+const KINDS: [(&str, &[(&str, Form)]); 16] = [
     ("genesis", &[("lab", WORDS), ("id", DIGEST)]),
     (
         "lane",
@@ -383,6 +383,7 @@ const KINDS: [(&str, &[(&str, Form)]); 15] = [
             ("reason", WORDS),
         ],
     ),
+    ("withdrawn", &[("packet", DIGEST), ("reason", WORDS)]),
     (
         "consumed",
         &[("packet", DIGEST), ("nonce", DIGEST), ("marker", DIGEST)],

@@ -22,6 +22,8 @@ pub(crate) enum Stand {
     Closed,
     /// Its bag is sealed.
     Sealed,
+    /// It was given up before it was run.
+    Withdrawn,
 }
 
 impl Stand {
@@ -36,6 +38,7 @@ impl Stand {
             Self::Consumed => "consumed",
             Self::Closed => "closed",
             Self::Sealed => "sealed",
+            Self::Withdrawn => "withdrawn",
         }
     }
 }
@@ -299,6 +302,7 @@ impl State {
             "reviewed" => Stand::Rehearsed..=Stand::Armed,
             "armed" => Stand::Rehearsed..=Stand::Reviewed,
             "nonce" => Stand::Armed..=Stand::Armed,
+            "withdrawn" => Stand::Registered..=Stand::Armed,
             "released" | "consumed" => Stand::Nonce..=Stand::Nonce,
             "closed" => Stand::Consumed..=Stand::Consumed,
             "sealed" => Stand::Closed..=Stand::Closed,
@@ -349,6 +353,7 @@ impl Packet {
                 self.nonce = None;
                 self.stand = Stand::Armed;
             }
+            "withdrawn" => self.stand = Stand::Withdrawn,
             "consumed" => {
                 self.marker = own("marker");
                 self.stand = Stand::Consumed;

@@ -71,6 +71,7 @@ pub fn would(
         Standing::Registered
         | Standing::Rehearsed
         | Standing::Reviewed
+        | Standing::Withdrawn
         | Standing::SealedPass
         | Standing::SealedFail
         | Standing::SealedAbort => Err(CampaignError::Standing {

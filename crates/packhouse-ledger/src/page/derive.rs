@@ -217,6 +217,10 @@ fn packet_state(entries: &[Entry], of: &PacketOf) -> (PacketState, String) {
             ),
             Some(_) | None => (PacketState::Armed, none()),
         },
+        Standing::Withdrawn => {
+            let reason = of.withdrawn.as_ref().map(|one| one.reason.clone());
+            (PacketState::Withdrawn, reason.unwrap_or_default())
+        }
         Standing::Nonce => (PacketState::Nonce, none()),
         Standing::Consumed => (PacketState::Consumed, none()),
         Standing::Closed => (PacketState::Closed, none()),

@@ -45,7 +45,7 @@ fn kind(act: &Act) -> MarkKind {
         Act::Rehearsed(body) if body.green => MarkKind::Pass,
         Act::Rehearsed(_) => MarkKind::Fail,
         Act::Reviewed(body) if body.verdict == Review::Reject => MarkKind::Fail,
-        Act::Released(_) => MarkKind::Abort,
+        Act::Released(_) | Act::Withdrawn(_) => MarkKind::Abort,
         Act::Consumed(_) => MarkKind::Consumed,
         Act::Sealed(body) => of_verdict(body.verdict),
         Act::Analysed(body) => of_verdict(body.verdict),
@@ -85,6 +85,7 @@ fn words(act: &Act) -> String {
         Act::Armed(_) => "armed".to_owned(),
         Act::Nonce(_) => "nonce taken".to_owned(),
         Act::Released(body) => format!("released: {}", staged(Some(body.stage), &body.reason)),
+        Act::Withdrawn(body) => noted("withdrawn".to_owned(), &body.reason),
         Act::Consumed(_) => "consumed: the marker is taken".to_owned(),
         Act::Closed(_) => "bag closed".to_owned(),
         Act::Sealed(body) => {

@@ -1,6 +1,7 @@
 //! Words for states, and the next act that each state allows.
 
 use super::derive::count_and_reasons;
+use super::numbers::saving_text;
 use super::values::{Basis, Lane, LaneState, Packet, PacketState, Page};
 use super::words::short;
 use crate::act::Verdict;
@@ -111,6 +112,7 @@ impl PacketState {
             Self::Nonce => "nonce taken",
             Self::Released => "released",
             Self::Spent => "released, spent",
+            Self::Withdrawn => "withdrawn",
             Self::Consumed => "consumed",
             Self::Closed => "bag closed",
             Self::SealedPass => "sealed, pass",
@@ -121,7 +123,7 @@ impl PacketState {
 
     pub(super) fn tone(self) -> Tone {
         match self {
-            Self::Registered => Tone::Plain,
+            Self::Registered | Self::Withdrawn => Tone::Plain,
             Self::RehearsedGreen | Self::Reviewed | Self::Armed => Tone::Going,
             Self::RehearsedRed | Self::Rejected | Self::SealedFail => Tone::Fail,
             Self::Nonce | Self::Released | Self::Consumed | Self::Closed => Tone::Wait,
@@ -130,10 +132,22 @@ impl PacketState {
         }
     }
 
+    /// Whether it was sealed.
+    pub(super) fn is_sealed(self) -> bool {
+        matches!(
+            self,
+            Self::SealedPass | Self::SealedFail | Self::SealedAbort
+        )
+    }
+
     /// Whether nothing can follow.
     pub(super) fn is_over(self) -> bool {
         match self {
-            Self::SealedPass | Self::SealedFail | Self::SealedAbort | Self::Spent => true,
+            Self::SealedPass
+            | Self::SealedFail
+            | Self::SealedAbort
+            | Self::Spent
+            | Self::Withdrawn => true,
             Self::Registered
             | Self::RehearsedRed
             | Self::RehearsedGreen
@@ -178,15 +192,19 @@ pub(super) fn of_packet(page: &Page, packet: &Packet) -> Next {
         packet.state,
         PacketState::Nonce | PacketState::Consumed | PacketState::Closed
     );
+    let noise = within_noise(packet).filter(|_| !is_taken);
     // What is taken already must be finished, whatever became of the lane.
     match lane.map(|lane| (lane.state, lane)) {
         Some((LaneState::Closed, _)) if !is_taken => {
             return Next::Words("none: its lane is closed".to_owned());
         }
-        Some((LaneState::Paused | LaneState::Blocked, lane)) if !is_taken => {
+        Some((LaneState::Paused | LaneState::Blocked, lane)) if !is_taken && noise.is_none() => {
             return Next::Words(format!("its lane waits{}", until(lane)));
         }
         Some(_) | None => {}
+    }
+    if let Some(words) = noise {
+        return Next::Words(words);
     }
     let act = match packet.state {
         PacketState::Registered | PacketState::RehearsedRed => "rehearse",
@@ -206,9 +224,28 @@ pub(super) fn of_packet(page: &Page, packet: &Packet) -> Next {
         PacketState::SealedPass
         | PacketState::SealedFail
         | PacketState::SealedAbort
-        | PacketState::Spent => return Next::Nothing,
+        | PacketState::Spent
+        | PacketState::Withdrawn => return Next::Nothing,
     };
     Next::Command(format!("packhouse lab {act} {}", name(packet)))
+}
+
+/// What is left of a packet whose timing gate asks for less than its rehearsals could tell from
+/// none: neither that number nor what was measured changes any more, so no rehearsal is green.
+fn within_noise(packet: &Packet) -> Option<String> {
+    let asked_ns = packet.plan.as_ref()?.timing?.minimum_median_saving_ns;
+    let told = packet.rehearsals.detectable_ns.iter();
+    let (device, least_ns) = told.max_by_key(|(_, ns)| *ns)?;
+    (asked_ns < *least_ns).then(|| {
+        format!(
+            "none but to give it up: its timing gate asks for {}, which lies within the noise \
+             that its rehearsals measured ({} on {device}); packhouse lab withdraw {} --reason \
+             TEXT, and a new preregistration",
+            saving_text(asked_ns),
+            saving_text(*least_ns),
+            name(packet)
+        )
+    })
 }
 
 /// A review, with the words that it must have. Without `--execute` it only says what it would do.

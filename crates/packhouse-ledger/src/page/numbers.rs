@@ -37,6 +37,15 @@ impl Saving {
     }
 }
 
+/// Whole nanoseconds in the unit that suits them.
+pub(super) fn saving_text(ns: u64) -> String {
+    let saving = Saving {
+        numerator: i128::from(ns),
+        denominator: 1,
+    };
+    saving.text()
+}
+
 impl Rehearsals {
     /// All rehearsals in one line.
     pub(super) fn summary(&self) -> String {
@@ -44,17 +53,13 @@ impl Rehearsals {
         if self.tampers > 0 {
             text += &format!(", {} tamper cases rejected", self.tampers);
         }
-        let shown = |ns: u64| {
-            let saving = Saving {
-                numerator: i128::from(ns),
-                denominator: 1,
-            };
-            saving.text()
-        };
         for (device, ns) in &self.detectable_ns {
-            text += &format!("; on {device} a saving of {} could be told", shown(*ns));
+            text += &format!(
+                "; on {device} a saving of {} could be told",
+                saving_text(*ns)
+            );
             let red = self.red_ns.iter().filter(|(name, _)| name == device);
-            let red: Vec<String> = red.map(|(_, ns)| shown(*ns)).collect();
+            let red: Vec<String> = red.map(|(_, ns)| saving_text(*ns)).collect();
             if !red.is_empty() {
                 text += &format!(" (those not green: {})", red.join(", "));
             }

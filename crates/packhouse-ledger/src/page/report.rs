@@ -5,7 +5,7 @@ use super::next::of_packet;
 use super::proofs::seal;
 use super::ran::{self, Ran};
 use super::sections::state;
-use super::values::{Mark, Packet, Page, Plan};
+use super::values::{Mark, Packet, PacketState, Page, Plan};
 use super::words::{href, plain, utc};
 use maud::{Markup, html};
 
@@ -30,7 +30,9 @@ pub(super) fn html(page: &Page, packet: &Packet, prefix: &str) -> String {
 
 /// What ran is told as that once something was sealed.
 pub(super) fn heading(packet: &Packet) -> &'static str {
+    let is_withdrawn = packet.state == PacketState::Withdrawn;
     match packet.seals.is_empty() {
+        true if is_withdrawn => "What was to run",
         true => "What is to run",
         false => "What ran",
     }

@@ -3,7 +3,7 @@
 use super::html::next;
 use super::next::{Tone, of_lane, of_packet};
 use super::plots;
-use super::values::{Lane, Packet, Page, Record};
+use super::values::{Lane, Packet, PacketState, Page, Record};
 use super::words::{day, href, plain, short, utc};
 use maud::{Markup, html};
 
@@ -24,6 +24,9 @@ pub(super) fn tiles(page: &Page) -> Markup {
             (tile(glance.records, "current record", "current records", "#records", false))
             (tile(glance.going, "packet under way", "packets under way", "#packets", false))
             (tile(glance.sealed, "sealed packet", "sealed packets", "#evidence", false))
+            @if glance.withdrawn > 0 {
+                (tile(glance.withdrawn, "withdrawn packet", "withdrawn packets", "#packets", false))
+            }
             (tile(page.doubts.len(), "doubt", "doubts", "#doubts", !page.doubts.is_empty()))
         }
     }
@@ -36,15 +39,15 @@ pub(super) struct Glance {
     pub(super) records: usize,
     pub(super) going: usize,
     pub(super) sealed: usize,
+    pub(super) withdrawn: usize,
 }
 
 impl Glance {
     pub(super) fn of(page: &Page) -> Self {
-        let over = page
-            .packets
-            .iter()
-            .filter(|one| one.state.is_over())
-            .count();
+        let packets = |is: fn(PacketState) -> bool| {
+            let states = page.packets.iter().map(|one| one.state);
+            states.filter(|state| is(*state)).count()
+        };
         Self {
             open: page
                 .lanes
@@ -53,8 +56,9 @@ impl Glance {
                 .count(),
             waits: page.lanes.iter().filter(|lane| lane.state.waits()).count(),
             records: page.current_records().count(),
-            going: page.packets.len() - over,
-            sealed: over,
+            going: packets(|state| !state.is_over()),
+            sealed: packets(PacketState::is_sealed),
+            withdrawn: packets(|state| state == PacketState::Withdrawn),
         }
     }
 }

@@ -167,6 +167,8 @@ pub enum PacketState {
     Released,
     /// A run ended before the marker: another run of the packet, of a copy of the lab, has it.
     Spent,
+    /// Given up before it was run.
+    Withdrawn,
     /// Its marker is taken: it runs, or was killed.
     Consumed,
     /// Its bag is closed and waits for analysis and seal.
@@ -417,7 +419,7 @@ pub enum MarkKind {
     Pass,
     /// A red rehearsal, a rejection or a sealed fail.
     Fail,
-    /// A release or a sealed abort.
+    /// A release, a withdrawal or a sealed abort.
     Abort,
     /// A marker: the one irreversible act.
     Consumed,

@@ -1,6 +1,7 @@
 //! How an entry can contradict those before it.
 
 use crate::act::{Date, Name};
+use crate::page::utc;
 use crate::state::Standing;
 use packhouse_base::digest::Digest;
 
@@ -92,6 +93,20 @@ pub enum Contradiction {
         packet: Digest,
         /// The open nonce.
         nonce: Digest,
+    },
+    /// The packet was given up: only words follow.
+    #[error(
+        "packet {packet} was withdrawn by entry {entry} ({}): no `{kind}` follows", utc(*at_ns)
+    )]
+    Withdrawn {
+        /// The packet.
+        packet: Digest,
+        /// Index of the entry that withdrew it.
+        entry: u64,
+        /// That entry's time; for people.
+        at_ns: i64,
+        /// The refused entry's kind.
+        kind: &'static str,
     },
     /// The packet's state does not admit the entry.
     #[error("packet {packet} is {standing}: `{kind}` needs it {needs}")]
@@ -210,7 +225,7 @@ impl Contradiction {
             Self::ExperimentExists { .. } => "ledger.experiment-exists",
             Self::PacketUnknown { .. } => "ledger.packet-unknown",
             Self::NonceOpen { .. } => "ledger.nonce-open",
-            Self::State { .. } => "ledger.state",
+            Self::Withdrawn { .. } | Self::State { .. } => "ledger.state",
             Self::NonceReused { .. } => "ledger.nonce-reused",
             Self::NonceOther { .. } => "ledger.nonce",
             Self::Rehearsal { .. } => "ledger.rehearsal",

@@ -27,6 +27,7 @@ impl State {
             | Act::Armed(_)
             | Act::Nonce(_)
             | Act::Released(_)
+            | Act::Withdrawn(_)
             | Act::Consumed(_)
             | Act::Closed(_)
             | Act::Sealed(_)
@@ -135,6 +136,7 @@ impl State {
         if let (Act::Nonce(_), Standing::Nonce, Some(nonce)) = (act, state.standing, state.nonce) {
             return Err(Contradiction::NonceOpen { packet, nonce });
         }
+        state.not_withdrawn(packet, act.kind())?;
         let (admitting, needs) = admitting(act);
         if !admitting.contains(&state.standing) {
             return Err(Contradiction::State {
@@ -156,6 +158,7 @@ impl State {
             Act::Analysed(body) => state.judge_analysed(body),
             Act::Rehearsed(_)
             | Act::Nonce(_)
+            | Act::Withdrawn(_)
             | Act::Closed(_)
             | Act::Genesis(_)
             | Act::Lane(_)
@@ -168,6 +171,7 @@ impl State {
 
     fn judge_record(&self, body: &Record) -> Result<(), Contradiction> {
         let state = self.live(body.packet)?;
+        state.not_withdrawn(body.packet, "record")?;
         if !state.standing.is_sealed() {
             return Err(Contradiction::State {
                 packet: body.packet,
@@ -225,6 +229,19 @@ impl State {
 }
 
 impl PacketState {
+    /// It was not given up: a withdrawal is the end of a packet, as a seal is.
+    fn not_withdrawn(&self, packet: Digest, kind: &'static str) -> Result<(), Contradiction> {
+        match &self.withdrawn {
+            None => Ok(()),
+            Some(withdrawn) => Err(Contradiction::Withdrawn {
+                packet,
+                entry: withdrawn.entry,
+                at_ns: withdrawn.at_ns,
+                kind,
+            }),
+        }
+    }
+
     /// The newest rehearsal is the one that an entry cites.
     fn cites(&self, actual: u64) -> Result<(), Contradiction> {
         match self.rehearsals.last() {
@@ -298,6 +315,10 @@ fn admitting(act: &Act) -> (&'static [Standing], &'static str) {
         ),
         Act::Armed(_) => (&[Rehearsed, Reviewed], "rehearsed or reviewed"),
         Act::Nonce(_) => (&[Armed], "armed"),
+        Act::Withdrawn(_) => (
+            &[Registered, Rehearsed, Reviewed, Armed],
+            "registered, rehearsed, reviewed or armed",
+        ),
         Act::Released(_) | Act::Consumed(_) => (&[Nonce], "announced by a nonce"),
         Act::Closed(_) => (&[Consumed], "consumed"),
         Act::Sealed(_) => (&[Closed], "closed"),

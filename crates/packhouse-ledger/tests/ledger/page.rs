@@ -3,7 +3,7 @@
 use crate::page_samples::{self as samples, hex};
 use crate::story::{self, Story, digest};
 use packhouse_ledger::act::{LaneAction, Rehearsed, Released, Review, Verdict};
-use packhouse_ledger::page::{Documents, Found, LaneText, Packet, Page, Plan, Row};
+use packhouse_ledger::page::{Documents, Found, LaneText, Packet, Page, Plan, Row, TimingRule};
 use proptest::prelude::*;
 
 fn drawn(story: &Story) -> Page {
@@ -36,6 +36,7 @@ fn each_state_of_a_packet_has_its_words_and_its_next_act() {
         ("rehearsed", "rehearsed, green", REVIEW),
         ("reviewed", "reviewed", "`packhouse lab arm one`"),
         ("armed", "armed", "`packhouse lab run one`"),
+        ("withdrawn", "withdrawn: the width is another one", "none"),
         (
             "nonce",
             "nonce taken",
@@ -114,6 +115,84 @@ fn a_report_says_how_often_a_packet_was_released_and_a_spent_one_has_no_next_act
     story.tell(spent);
     let expected = format!("released, spent: marker: {reason}");
     assert_eq!(shown(&drawn(&story), "one"), (expected, "none".to_owned()));
+}
+
+/// It stayed the lane's next act for ever, and nobody could say why it was not gone on with.
+#[test]
+fn a_withdrawn_packet_is_shown_with_its_reason_and_holds_its_lane_no_longer() {
+    let mut story = Story::to("registered");
+    let html = |story: &Story| drawn(story).html("");
+    assert!(html(&story).contains("<b>1</b><span>packet under way</span>"));
+    assert!(!html(&story).contains("withdrawn packet"), "none, no tile");
+    let at = story.tell(story::withdrawn(1));
+    let page = drawn(&story);
+    let lanes = page.markdown("");
+    assert!(lanes.contains("| register an experiment |"), "{lanes}");
+    let text = html(&story);
+    for words in [
+        "<b>0</b><span>packets under way</span>",
+        "<b>0</b><span>sealed packets</span>",
+        "<b>1</b><span>withdrawn packet</span>",
+        "the width is another one",
+    ] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    let report = page.report_markdown(&digest(1).to_string(), "");
+    let report = report.expect("because it is registered");
+    for words in [
+        "- **State**: withdrawn: the width is another one\n".to_owned(),
+        "- **Next act**: none\n".to_owned(),
+        format!("- **Entry {at}**: withdrawn: the width is another one, 1970-01-01"),
+    ] {
+        assert!(report.contains(&words), "{words}: {report}");
+    }
+}
+
+/// `lab rehearse` was named for ever as the next act of a packet that no rehearsal could make green.
+#[test]
+fn a_gate_within_the_noise_leaves_a_packet_to_be_withdrawn_and_not_rehearsed() {
+    let mut documents = Documents::default();
+    let plan = |asked_ns| {
+        let timing = Some(TimingRule {
+            minimum_wins: 18,
+            minimum_median_saving_ns: asked_ns,
+        });
+        Found::Here(Plan {
+            timing,
+            ..Plan::default()
+        })
+    };
+    let loud = Rehearsed {
+        detectable_ns: Some([("cpu".to_owned(), 407_359), ("card".to_owned(), 9)].into()),
+        ..story::red(1)
+    };
+    let mut story = Story::to("registered");
+    story.tell(loud);
+    let mut next = |story: &Story, asked_ns| {
+        documents.plans.insert("one".to_owned(), plan(asked_ns));
+        let page = Page::of(&story.ledger(), &documents);
+        shown(&page, "one").1
+    };
+    let rehearse = "`packhouse lab rehearse one`";
+    let condemned = "none but to give it up: its timing gate asks for 150.000 us, which lies \
+                     within the noise that its rehearsals measured (407.359 us on cpu); packhouse \
+                     lab withdraw one --reason TEXT, and a new preregistration";
+    assert_eq!(next(&story, 407_359), rehearse, "as much is not less");
+    assert_eq!(next(&story, 150_000), condemned);
+    // A lane that waits does not hold it: a packet is given up in any lane but a closed one.
+    let mut waiting = story.clone();
+    waiting.tell(story::lane("cpu", LaneAction::Pause));
+    assert_eq!(next(&waiting, 150_000), condemned);
+    let mut closed = story.clone();
+    closed.tell(story::lane("cpu", LaneAction::Close));
+    assert_eq!(next(&closed, 150_000), "none: its lane is closed");
+    // A quiet rehearsal later takes nothing back.
+    story.tell(story::green(1));
+    assert_eq!(next(&story, 150_000), condemned);
+    story.tell(story::withdrawn(1));
+    assert_eq!(next(&story, 150_000), "none");
+    // What runs is finished, whatever was measured before.
+    assert!(next(&Story::to("consumed"), 0).starts_with("the run's end"));
 }
 
 /// An approval too few is not enough to name `arm`.

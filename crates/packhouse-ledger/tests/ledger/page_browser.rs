@@ -48,7 +48,7 @@ fn look(browser: &Path, folder: &Path, file: &Path, dark: bool, more: &[String])
         .args([
             "--allow-file-access-from-files",
             "--enable-logging=stderr",
-            "--timeout=20000",
+            "--timeout=120000",
         ])
         .arg(format!(
             "--user-data-dir={}",

@@ -16,7 +16,7 @@ pub(crate) fn hex(n: u8) -> String {
     format!("{n:02x}").repeat(32)
 }
 
-/// A lab of four lanes and six packets, with plain texts.
+/// A lab of four lanes and seven packets, with plain texts.
 pub(crate) fn plain() -> Page {
     page(&|text| text.to_owned())
 }
@@ -192,7 +192,10 @@ fn packets(text: &dyn Fn(&str) -> String) -> Vec<Packet> {
     let aborted = vec![sealed(1, Verdict::Abort, aborted)];
     let died = "leg: the program ended with signal 9";
     let silent = "hello: silence";
-    use PacketState::{Armed, Consumed, RehearsedRed, SealedAbort, SealedFail, SealedPass};
+    let slip = "the width is another one";
+    use PacketState::{
+        Armed, Consumed, RehearsedRed, SealedAbort, SealedFail, SealedPass, Withdrawn,
+    };
     [
         (("n16-1", "q4-0-cpu"), SealedFail, "", failed),
         (("n16-2", "q4-0-cpu"), SealedPass, "", passed),
@@ -200,6 +203,7 @@ fn packets(text: &dyn Fn(&str) -> String) -> Vec<Packet> {
         (("n16-3", "q4-0-cpu"), Armed, "", Vec::new()),
         (("m7", "xe2-verify"), RehearsedRed, silent, Vec::new()),
         (("n16-4", "q4-0-cpu"), Consumed, "", Vec::new()),
+        (("m8", "xe2-verify"), Withdrawn, slip, Vec::new()),
     ]
     .into_iter()
     .zip(1..)

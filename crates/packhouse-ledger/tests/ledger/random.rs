@@ -35,6 +35,7 @@ fn act() -> impl Strategy<Value = Act> {
         (1u8..3, 1u8..4).prop_map(|(n, value)| nonce(n, value).into()),
         (1u8..3, 1u8..4).prop_map(|(n, value)| released(n, value).into()),
         (1u8..3, 1u8..4).prop_map(|(n, value)| consumed(n, value).into()),
+        (1u8..3).prop_map(|n| withdrawn(n).into()),
         (1u8..3).prop_map(|n| closed(n).into()),
         (1u8..3, 0..3usize).prop_map(|(n, verdict)| sealed(n, Verdict::ALL[verdict]).into()),
         (1u8..3, 2u64..4, 0..3usize).prop_map(|(n, number, verdict)| analysed(
@@ -116,6 +117,11 @@ fn invariants(ledger: &Ledger) -> Result<(), TestCaseError> {
         prop_assert_eq!(of("registered"), 1);
         prop_assert!(of("consumed") <= 1, "a packet is consumed twice");
         prop_assert!(of("closed") <= of("consumed"));
+        prop_assert!(of("withdrawn") + of("consumed") <= 1, "withdrawn and run");
+        let own = acts().filter(|act| act.packet() == Some(*packet));
+        let last = own.last().map(Act::kind);
+        prop_assert_eq!(of("withdrawn") == 1, last == Some("withdrawn"));
+        prop_assert_eq!(of("withdrawn") == 1, state.withdrawn.is_some());
         prop_assert!(of("sealed") <= of("closed"));
         let open = of("nonce") - of("released") - of("consumed");
         prop_assert!(open <= 1, "two open nonces");

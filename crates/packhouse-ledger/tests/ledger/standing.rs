@@ -3,11 +3,12 @@
 use crate::story::*;
 use packhouse_ledger::act::{Act, LaneAction, Review, Verdict};
 
-const STANDINGS: [&str; 10] = [
+const STANDINGS: [&str; 11] = [
     "registered",
     "rehearsed",
     "reviewed",
     "armed",
+    "withdrawn",
     "nonce",
     "consumed",
     "closed",
@@ -19,13 +20,18 @@ const STANDINGS: [&str; 10] = [
 /// What each state admits, and the state after, from the table of the format.
 fn admitted(standing: &str) -> Vec<(&'static str, &'static str)> {
     match standing {
-        "registered" => vec![("green", "rehearsed"), ("red", "registered")],
+        "registered" => vec![
+            ("green", "rehearsed"),
+            ("red", "registered"),
+            ("withdrawn", "withdrawn"),
+        ],
         "rehearsed" | "reviewed" => vec![
             ("green", "rehearsed"),
             ("red", "registered"),
             ("approve", "reviewed"),
             ("reject", "reviewed"),
             ("armed", "armed"),
+            ("withdrawn", "withdrawn"),
         ],
         "armed" => vec![
             ("green", "rehearsed"),
@@ -33,7 +39,9 @@ fn admitted(standing: &str) -> Vec<(&'static str, &'static str)> {
             ("approve", "armed"),
             ("reject", "reviewed"),
             ("nonce", "nonce"),
+            ("withdrawn", "withdrawn"),
         ],
+        "withdrawn" => Vec::new(),
         "nonce" => vec![("released", "armed"), ("consumed", "consumed")],
         "consumed" => vec![("closed", "closed")],
         "closed" => vec![
@@ -63,6 +71,7 @@ fn acts(standing: &str) -> Vec<(&'static str, Act)> {
         ("armed", armed(1, 3, reviews).into()),
         ("nonce", nonce(1, 9).into()),
         ("released", released(1, 1).into()),
+        ("withdrawn", withdrawn(1).into()),
         ("consumed", consumed(1, 1).into()),
         ("closed", closed(1).into()),
         ("pass", sealed(1, Verdict::Pass).into()),
@@ -101,6 +110,42 @@ fn every_state_admits_what_the_table_says_and_nothing_else() {
             assert_eq!(state(&told).as_str(), *after, "{standing}: after {name}");
         }
     }
+}
+
+/// A registered packet with a slip was a waiting one for ever, and nothing said why.
+#[test]
+fn a_packet_is_withdrawn_before_it_is_run_and_each_refusal_says_when() {
+    let story = Story::to("withdrawn");
+    let ledger = story.ledger();
+    let packet = &ledger.state().packets()[&digest(1)];
+    let withdrawal = packet.withdrawn.as_ref().expect("because it is withdrawn");
+    assert_eq!((withdrawal.entry, withdrawal.at_ns), (6, 1_006));
+    assert_eq!(withdrawal.reason, "the width is another one");
+    assert_eq!(packet.armed, None);
+    for (name, act) in acts("withdrawn") {
+        let fault = story.refusal(act).expect("because it is withdrawn");
+        let words = "was withdrawn by entry 6 (1970-01-01 00:00:00 UTC): no `";
+        assert!(fault.to_string().contains(words), "{name}: {fault}");
+    }
+    // A packet and its experiment stay registered, so neither comes back under its name.
+    for (act, code) in [
+        (registered(1, "two"), "ledger.packet-exists"),
+        (registered(2, "one"), "ledger.experiment-exists"),
+    ] {
+        let fault = story.refusal(act).expect("because it is known");
+        assert_eq!(fault.code(), code);
+    }
+    assert_eq!(story.refusal(registered(2, "two")), None);
+    assert_eq!(story.refusal(corrected(6)), None);
+    // An open nonce is a run of which nobody knows yet what became; its release is told first.
+    let mut story = Story::to("nonce");
+    let fault = story
+        .refusal(withdrawn(1))
+        .expect("because a nonce is open");
+    let words = "is nonce: `withdrawn` needs it registered, rehearsed, reviewed or armed";
+    assert!(fault.to_string().ends_with(words), "{fault}");
+    story.tell(released(1, 1));
+    assert_eq!(story.refusal(withdrawn(1)), None);
 }
 
 #[test]

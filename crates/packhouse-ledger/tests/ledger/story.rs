@@ -4,6 +4,7 @@ use packhouse_base::digest::Digest;
 use packhouse_ledger::act::{
     Act, Analysed, Armed, Closed, Consumed, Corrected, Date, Genesis, Lane, LaneAction, Name,
     Nonce, Note, Record, Registered, Rehearsed, Released, Review, Reviewed, Sealed, Stage, Verdict,
+    Withdrawn,
 };
 use packhouse_ledger::entry::{Entry, NO_ENTRY};
 use packhouse_ledger::{EntryFault, Ledger, LedgerError};
@@ -85,6 +86,11 @@ impl Story {
     /// Takes packet 1 of experiment `one` to a state.
     pub(crate) fn to(standing: &str) -> Self {
         let mut story = Self::begun();
+        if standing == "withdrawn" {
+            story.advance(1, "one", "armed");
+            story.tell(withdrawn(1));
+            return story;
+        }
         story.advance(1, "one", standing);
         story
     }
@@ -234,6 +240,13 @@ pub(crate) fn released(n: u8, value: u8) -> Released {
     }
 }
 
+pub(crate) fn withdrawn(n: u8) -> Withdrawn {
+    Withdrawn {
+        packet: digest(n),
+        reason: "the width is another one".to_owned(),
+    }
+}
+
 pub(crate) fn consumed(n: u8, value: u8) -> Consumed {
     Consumed {
         packet: digest(n),
@@ -314,6 +327,7 @@ pub(crate) fn one_of_each() -> Vec<Act> {
         armed(1, 3, vec![4]).into(),
         nonce(1, 1).into(),
         released(1, 1).into(),
+        withdrawn(1).into(),
         consumed(1, 1).into(),
         closed(1).into(),
         sealed(1, Verdict::Pass).into(),
