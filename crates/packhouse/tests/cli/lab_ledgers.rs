@@ -88,7 +88,10 @@ impl World {
 
     fn lab_command(&self, words: &[&str]) -> Command {
         let words: Vec<&str> = ["lab"].iter().chain(words).copied().collect();
-        let mut command = self.sandbox.command(&words);
+        self.settled(self.sandbox.command(&words))
+    }
+
+    fn settled(&self, mut command: Command) -> Command {
         command.current_dir(&self.lab).env("HOME", self.home.path());
         command
     }
@@ -390,16 +393,25 @@ fn who_holds_the_lock_is_the_one_writer() {
     world.done(&["ledger", "note", "one", "--execute"]);
 }
 
+/// A refusal for want of the lock took a second.
+const AGAIN_WHILE_REFUSED: &str = "left=60; while \"$0\" \"$@\"; code=$?; \
+    [ $code = 3 ] && [ $left != 0 ]; do left=$((left - 1)); done; exit $code";
+
 /// Sixteen writers at once, half of them killed at some instant: every note that was reported is
-/// there once, no other is there twice, and the ledger holds.
+/// there once, no other is there twice, and the ledger holds. The others try again as long as they
+/// are refused: on a slow disk a lock is held for longer than one of them waits.
 #[test]
 fn many_writers_at_once_and_kills_lose_nothing_that_was_reported() {
     let world = World::new();
     let writers: Vec<_> = (0..16)
         .map(|n| {
             let text = format!("note {n}");
-            let mut command = world.lab_command(&["ledger", "note", &text, "--execute"]);
-            command.stdout(Stdio::null()).stderr(Stdio::null());
+            let words = ["lab", "ledger", "note", &text, "--execute"];
+            let mut command = match n % 2 {
+                0 => world.settled(world.sandbox.command(&words)),
+                _ => world.settled(world.sandbox.shell(AGAIN_WHILE_REFUSED, &words)),
+            };
+            command.stdout(Stdio::null()).stderr(Stdio::piped());
             (
                 text,
                 command.spawn().expect("because the command was built"),
@@ -412,8 +424,11 @@ fn many_writers_at_once_and_kills_lose_nothing_that_was_reported() {
             // At whatever instant it is: some are done, some wait for the lock.
             let _ = writer.kill();
         }
-        let status = writer.wait().expect("because it is our child");
-        if status.success() {
+        let output = writer.wait_with_output();
+        let output = output.expect("because it is our child");
+        let is_reported = output.status.success();
+        assert!(n % 2 == 0 || is_reported, "{text}: {output:?}");
+        if is_reported {
             reported.push(text);
         }
     }
@@ -438,7 +453,6 @@ fn many_writers_at_once_and_kills_lose_nothing_that_was_reported() {
         notes.len(),
         "a note is there twice: {notes:?}"
     );
-    assert!(reported.len() >= 4, "too few came through to show anything");
     world.done(&["ledger", "verify"]);
 }
 
