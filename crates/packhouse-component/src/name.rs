@@ -20,7 +20,7 @@ pub fn is_device(text: &str) -> bool {
 /// perhaps after a word as vendors have it (`cuda:GPU-5f1e...`). Ordinals change with masks and
 /// reboots, and are none.
 pub fn is_lasting_device(text: &str) -> bool {
-    if text == "cpu" {
+    if text == CPU {
         return true;
     }
     let Some((kind, id)) = text.split_once(':') else {
@@ -44,6 +44,8 @@ fn is_uuid(text: &str) -> bool {
     lengths == [8, 4, 4, 4, 12] && parts.iter().all(is_hex)
 }
 
+/// The device that every host has.
+pub const CPU: &str = "cpu";
 /// The longest name.
 pub const NAME_BYTES_MAX: usize = 128;
 

@@ -25,6 +25,7 @@ use complete::{Matched, Matching};
 use declared::{Judged, Measure};
 use packhouse_bag::Contents;
 use packhouse_base::digest::Digest;
+use packhouse_component::name::CPU;
 use sessions::{Said, Session, sessions};
 use timing::TimedLeg;
 
@@ -440,7 +441,7 @@ fn says(reading: &Reading, is_rehearsal: bool, is_aborted: bool) -> Vec<String> 
     });
     let prereg = reading.prereg.as_ref().filter(|_| !is_first(reading));
     let has_cards =
-        prereg.is_some_and(|prereg| prereg.matrix.devices.iter().any(|name| name != "cpu"));
+        prereg.is_some_and(|prereg| prereg.matrix.devices.iter().any(|name| name != CPU));
     always.extend(has_cards.then_some(SAYS_DEVICES));
     let rehearsal = is_rehearsal.then_some(SAYS_REHEARSAL);
     let aborted = is_aborted.then_some(SAYS_ABORTED);

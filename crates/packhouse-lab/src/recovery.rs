@@ -21,6 +21,7 @@ use crate::schedule::{LegPlan, schedule};
 use packhouse_bag::open::look;
 use packhouse_bag::{BAG_DIR, BagInfo, DATA_DIR, Found, OPEN_DIR, OpenBag, Resumed, WriteError};
 use packhouse_base::digest::Digest;
+use packhouse_component::name::CPU;
 use packhouse_ledger::act::Consumed;
 use packhouse_ledger::state::Standing;
 use packhouse_ledger::{Ledger, Stage, Writer};
@@ -317,7 +318,7 @@ fn legs(campaign: &Campaign<'_>, left: &Left) -> Vec<RunLeg> {
         RunLeg {
             number: *number,
             leg: plan.map_or(0, |plan| plan.leg),
-            device: plan.map_or_else(|| "cpu".to_owned(), |plan| plan.device.clone()),
+            device: plan.map_or_else(|| CPU.to_owned(), |plan| plan.device.clone()),
             status: record
                 .as_ref()
                 .map_or(LegStatus::Broken, |record| record.status),

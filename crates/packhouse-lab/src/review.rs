@@ -82,7 +82,7 @@ pub enum ArmError {
         note: String,
     },
     /// Too few approve.
-    #[error("{needed} reviewers must approve, and {have} did")]
+    #[error("reviewers who must approve: {needed}; who did: {have}")]
     Reviewers {
         /// As the preregistration has it.
         needed: u64,

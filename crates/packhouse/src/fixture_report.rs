@@ -5,6 +5,7 @@ use crate::answer::{Answer, Column, table};
 use crate::failure::Exit;
 use packhouse_base::shown::Shown;
 use packhouse_component::Dtype;
+use packhouse_component::name::CPU;
 use packhouse_fixture::{BoundaryVerdict, Case, Fixture, Promise, RowVerdict, Tolerance, Worst};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
@@ -92,7 +93,7 @@ impl Trial {
             if asked.repeat > 0 {
                 let _ = write!(case, " repeat {}", asked.repeat);
             }
-            if asked.device != "cpu" {
+            if asked.device != CPU {
                 let _ = write!(case, " on {}", asked.device);
             }
         }

@@ -5,6 +5,7 @@ use crate::failure::Failure;
 use crate::fixture::sound;
 use crate::fixture_words::FixtureServeArgs;
 use packhouse_component::message::{Capture, CaseOrder, Offer, Witness};
+use packhouse_component::name::CPU;
 use packhouse_component::serve::{Card, Component, Ran, serve as serve_driver};
 use packhouse_fixture::{Inputs, Kernel, kernels};
 use packhouse_sys::real::RealFs;
@@ -64,7 +65,7 @@ impl Component for Scalar {
             name: "packhouse scalar kernels".to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             kernels: self.offers.clone(),
-            devices: vec!["cpu".to_owned()],
+            devices: vec![CPU.to_owned()],
             says_capture: false,
             denies: DENIED.map(str::to_owned).to_vec(),
         }

@@ -5,8 +5,9 @@ use crate::failure::{Failure, quoted};
 use crate::lab_words::{LabArgs, LabCommand};
 use crate::places::{self, Lookup};
 use crate::{
-    lab_analyse, lab_arm, lab_experiment, lab_init, lab_lane, lab_ledger, lab_record, lab_register,
-    lab_rehearse, lab_report, lab_review, lab_run, lab_seal, lab_state, lab_verify, lab_withdraw,
+    hints, lab_analyse, lab_arm, lab_experiment, lab_init, lab_lane, lab_ledger, lab_record,
+    lab_register, lab_rehearse, lab_report, lab_review, lab_run, lab_seal, lab_state, lab_verify,
+    lab_withdraw,
 };
 use std::path::{Path, PathBuf};
 
@@ -57,9 +58,7 @@ impl Place {
             None => nearest(&absolute(Path::new("."))?)?,
         };
         if !has_ledger(&root) {
-            return Err(Failure::new("no lab in this folder", root.display())
-                .cause(format!("it has no {LEDGER}"))
-                .hint(format!("packhouse lab init {} --execute", quoted(&root))));
+            return Err(no_lab(&root));
         }
         Ok(Self {
             root,
@@ -87,10 +86,42 @@ impl Place {
 fn nearest(here: &Path) -> Result<PathBuf, Failure> {
     let found = here.ancestors().find(|folder| has_ledger(folder));
     found.map(Path::to_path_buf).ok_or_else(|| {
-        Failure::new("no lab here or above", here.display())
-            .cause(format!("no folder upwards has {LEDGER}"))
-            .hint("packhouse lab state --lab DIR")
+        let failure = Failure::new("no lab here or above", here.display())
+            .cause(format!("no folder upwards has {LEDGER}"));
+        match below(here) {
+            Some(lab) => failure
+                .cause(format!("{} is a lab", lab.display()))
+                .hint(format!("packhouse lab state --lab {}", quoted(&lab))),
+            None => failure.hint("packhouse lab state --lab DIR"),
+        }
     })
+}
+
+/// The folder that was given is no lab: one that it lies in is named, else what there is of it.
+fn no_lab(root: &Path) -> Failure {
+    let failure = Failure::new("no lab in this folder", root.display());
+    let mut above = root.ancestors().skip(1);
+    if let Some(lab) = above.find(|folder| has_ledger(folder)) {
+        return failure
+            .cause(format!("it has no {LEDGER}; {} is a lab", lab.display()))
+            .hint(format!("packhouse lab state --lab {}", quoted(lab)));
+    }
+    let Ok(stat) = root.metadata() else {
+        return failure.cause("it is not there").hint(hints::listed(root));
+    };
+    if !stat.is_dir() {
+        return failure.cause("it is no folder").hint(hints::listed(root));
+    }
+    failure
+        .cause(format!("it has no {LEDGER}"))
+        .hint(format!("packhouse lab init {} --execute", quoted(root)))
+}
+
+/// The only lab among the folders in a folder.
+fn below(folder: &Path) -> Option<PathBuf> {
+    let entries = crate::files::entries(folder).ok()?;
+    let mut labs = entries.into_iter().filter(|entry| has_ledger(entry));
+    labs.next().filter(|_| labs.next().is_none())
 }
 
 fn has_ledger(folder: &Path) -> bool {

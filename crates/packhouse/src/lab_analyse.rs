@@ -1,10 +1,10 @@
 //! `lab analyse`: a sealed bag, analysed again by this program.
 
 use crate::answer::Answer;
-use crate::failure::{Exit, Failure};
+use crate::failure::{Exit, Failure, quoted};
 use crate::lab::Place;
 use crate::lab_campaign::{Prepared, gates, step_failed};
-use crate::lab_open::{Opened, Told};
+use crate::lab_open::{Opened, Told, with_key};
 use crate::lab_withdraw::not_withdrawn;
 use crate::lab_words::LabAnalyseArgs;
 use packhouse_lab::analysis::Verdict;
@@ -15,7 +15,10 @@ use std::fmt::Write as _;
 /// Analyses a sealed bag again.
 pub(crate) fn execute(args: &LabAnalyseArgs, place: &Place) -> Result<Answer, Failure> {
     if args.why.trim().is_empty() {
-        return Err(Failure::usage("no reason", "--why").cause("the ledger keeps it"));
+        let words = format!("analyse {} --why TEXT", args.packet);
+        return Err(Failure::usage("no reason", "--why")
+            .cause("the ledger keeps it")
+            .hint(place.hint(&words)));
     }
     let opened = Opened::of(place)?;
     let ledger = opened.ledger()?;
@@ -23,7 +26,8 @@ pub(crate) fn execute(args: &LabAnalyseArgs, place: &Place) -> Result<Answer, Fa
     not_withdrawn(&opened, &ledger, packet)?;
     let prepared = Prepared::new(&opened, args.key.as_deref())?;
     let campaign = prepared.campaign();
-    let again = would_be(&campaign, &ledger, packet).map_err(|error| failed(place, &error))?;
+    let failed = |error| failed(place, &args.packet, &error);
+    let again = would_be(&campaign, &ledger, packet).map_err(failed)?;
     if let Some(number) = again.made_before {
         return Ok(made_before(&again, number));
     }
@@ -40,24 +44,29 @@ pub(crate) fn execute(args: &LabAnalyseArgs, place: &Place) -> Result<Answer, Fa
             irreversible: "the ledger's entry; the first verdict stays the packet's",
             json: json!({ "packet": packet.to_string(), "again": document(&again) }),
         };
-        let words = format!("analyse {} --why TEXT --execute", args.packet);
+        let words = format!(
+            "analyse {} --why {}{} --execute",
+            args.packet,
+            quoted(&args.why),
+            with_key(args.key.as_deref())
+        );
         return Ok(told.planned(&place.hint(&words)));
     }
     let mut writer = opened.writer()?;
     let done = reanalyse(&campaign, &mut writer, packet, &args.why);
-    let again = done.map_err(|error| failed(place, &error))?;
+    let again = done.map_err(failed)?;
     Ok(prepared.remembered(&writer, sealed(&again)))
 }
 
 /// Only a sealed bag is analysed again.
-fn failed(place: &Place, error: &CampaignError) -> Failure {
+fn failed(place: &Place, named: &str, error: &CampaignError) -> Failure {
     match error {
         CampaignError::Standing { packet, actual, .. } if !actual.starts_with("sealed-") => {
             Failure::new("nothing to analyse again", packet)
                 .cause(format!("the packet is {actual}, and not sealed"))
-                .hint(place.hint("state"))
+                .hint(place.hint(&format!("report {named}")))
         }
-        error => step_failed(place, error),
+        error => step_failed(place, named, error),
     }
 }
 

@@ -4,7 +4,7 @@ use crate::answer::Answer;
 use crate::failure::{Failure, quoted};
 use crate::lab::{LEDGER, Place};
 use crate::lab_open::{Opened, Told};
-use crate::lab_refused::{of_freeze, of_host};
+use crate::lab_refused::{of_freeze, of_host, of_markers};
 use crate::lab_withdraw::not_withdrawn;
 use crate::lab_words::LabPacketArgs;
 use packhouse_lab::recipes::Recipes;
@@ -102,12 +102,7 @@ fn refused(opened: &Opened<'_>, text: &str, error: &ArmError) -> Failure {
         ArmError::Consumed { marker, .. } => {
             not().because(error).hint(format!("cat {}", quoted(marker)))
         }
-        ArmError::Marker(_) => {
-            let folder = place.state.join("lab");
-            not()
-                .because(error)
-                .hint(format!("stat -f {}", quoted(folder)))
-        }
+        ArmError::Marker(_) => of_markers(not().because(error), place, &error.to_string()),
         ArmError::Host(HostError::NoDevice { .. }) => {
             not().because(error).hint("packhouse worker devices")
         }

@@ -5,6 +5,7 @@ use crate::answer::Answer;
 use crate::failure::{Failure, quoted};
 use crate::lab::Place;
 use crate::lab_open::Opened;
+use crate::lab_refused::{bytecode, of_markers};
 use crate::{bar, files, hints};
 use packhouse_bag::key::PrivateKey;
 use packhouse_bagcheck::{Entry, Tree};
@@ -136,22 +137,39 @@ impl Judge for SecondJudge {
 }
 
 /// Why a packet was not executed, or its evidence not finished.
-pub(crate) fn step_failed(place: &Place, error: &CampaignError) -> Failure {
-    if let CampaignError::Standing { packet, actual, .. } = error
+pub(crate) fn step_failed(place: &Place, named: &str, error: &CampaignError) -> Failure {
+    if let CampaignError::Standing { actual, .. } = error
         && let Some(verdict) = actual.strip_prefix("sealed-")
     {
-        return Failure::new("the packet was run, once", packet)
+        return Failure::new("the packet was run, once", named)
             .cause(format!(
                 "it is sealed: {verdict}; another attempt is another experiment"
             ))
-            .hint(place.hint(&format!("report {packet}")));
+            .hint(place.hint(&format!("report {named}")));
     }
     if let CampaignError::Ledger(WriterError::PacketBusy { packet }) = error {
         return Failure::new("another process executes the packet", packet)
             .hint(place.hint("state --live"));
     }
-    let failure = Failure::new("the packet was not executed", place.root.display());
+    let failure = Failure::new("the packet was not executed", named).because(error);
     let hint = match error {
+        CampaignError::Refused(Fault {
+            stage: Stage::Identities,
+            reason,
+            ..
+        }) => {
+            let failure = match bytecode(reason) {
+                Some(words) => failure.cause(words),
+                None => failure.cause("what is registered may not change: put it back"),
+            };
+            return failure.hint(place.hint("ledger verify"));
+        }
+        CampaignError::Refused(Fault {
+            stage: Stage::FileSystem,
+            reason,
+            ..
+        }) => return of_markers(failure, place, reason),
+        CampaignError::Marker(error) => return of_markers(failure, place, &error.to_string()),
         CampaignError::OtherBag { path, .. } | CampaignError::BrokenBag { path, .. } => {
             // Beside it, it would be a file that is no part of the evidence.
             let aside = place.root.join("bag-of-another-run");
@@ -164,7 +182,7 @@ pub(crate) fn step_failed(place: &Place, error: &CampaignError) -> Failure {
         }) if reason.starts_with("device ") => "packhouse worker devices".to_owned(),
         _ => place.hint("state"),
     };
-    failure.because(error).hint(hint)
+    failure.hint(hint)
 }
 
 /// What a gate says, with the budget's nanoseconds in seconds. Failures stay exact, and so does a
@@ -197,7 +215,8 @@ pub(crate) fn gates(analysis: &Analysis) -> String {
             (Some(true), _) => "pass",
             (Some(false), true) => "FAIL",
             (Some(false), false) => "(fail)",
-            (None, _) => "not reached",
+            // A gate of a run that broke off has figures of what was asked until then.
+            (None, _) => "not judged",
         };
         let measured = for_people(&gate.gate, &gate.measured);
         let threshold = for_people(&gate.gate, &gate.threshold);

@@ -3,6 +3,7 @@
 //! Invariants: a device that is not here, or that can't be looked for, is an error that says what
 //! there is; who could not be looked at is told beside who holds it, never left out.
 
+use packhouse_component::name::CPU;
 use packhouse_lab::world::{HostDevice, HostError};
 use packhouse_proc::devices::tools::Tools;
 use packhouse_proc::devices::{Device, DeviceSpec, Inventory, Roots, Vendor, inventory};
@@ -76,7 +77,6 @@ fn told(found: &Holders) -> (Vec<String>, Vec<String>) {
     (holding.collect(), unknown)
 }
 
-const CPU: &str = "cpu";
 /// Kinds of a document's devices: the form that a fleet file has for them, and whose they are.
 const KINDS: [(&str, &str, Option<Vendor>); 4] = [
     ("cuda", "nvidia", Some(Vendor::Nvidia)),

@@ -70,14 +70,19 @@ pub(crate) fn torn(ledger: &Ledger) -> Option<String> {
 
 /// A lane's or experiment's id as given.
 pub(crate) fn name(what: &str, text: &str) -> Result<packhouse_ledger::act::Name, Failure> {
-    packhouse_ledger::act::Name::parse(text)
-        .map_err(|error| Failure::usage(format!("not an id of {what}"), text).because(&error))
+    packhouse_ledger::act::Name::parse(text).map_err(|error| {
+        Failure::usage(format!("not an id of {what}"), text)
+            .because(&error)
+            .hint("packhouse lab lane ls")
+    })
 }
 
 /// Words of the command line: what is empty says nothing.
 pub(crate) fn words(option: &str, text: &str) -> Result<String, Failure> {
     match text.trim() {
-        "" => Err(Failure::usage("says nothing", option)),
+        "" => Err(Failure::usage("says nothing", option)
+            .cause("the ledger keeps it, for whoever reads it later")
+            .hint("packhouse lab --help")),
         words => Ok(words.to_owned()),
     }
 }

@@ -10,8 +10,11 @@ use crate::lab_refused::of_freeze;
 use crate::lab_words::{LabLaneCommand, LabLaneReasonArgs, LabLaneWaitArgs};
 use packhouse_base::digest::Digest;
 use packhouse_lab::freeze::{self, FreezeError};
+use packhouse_lab::name::is_id;
+use packhouse_lab::nearest::nearest;
 use packhouse_ledger::act::{Date, Lane, LaneAction, Name};
 use packhouse_ledger::state::{LanePhase, LaneState};
+use packhouse_sys::fs::Dir;
 use serde_json::{Value, json};
 
 /// Executes one command on lanes.
@@ -58,7 +61,8 @@ fn reasoned(
         }
         .into(),
     };
-    let mut answer = enter(&opened, args.execute, entering)?;
+    let entered = enter(&opened, args.execute, entering);
+    let mut answer = entered.map_err(|failure| unknown(&opened, &args.id, failure))?;
     if args.execute && action == LaneAction::Open {
         let new = format!("experiment new ID --lane {} --execute", args.id);
         answer.text += &format!("next: {}\n", place.hint(&new));
@@ -68,8 +72,12 @@ fn reasoned(
 
 fn waits(args: &LabLaneWaitArgs, action: LaneAction, place: &Place) -> Result<Answer, Failure> {
     let (lane, reason) = (name("a lane", &args.id)?, words("--reason", &args.reason)?);
-    let until = Date::parse(&args.until)
-        .map_err(|error| Failure::usage("no day for --until", &args.until).because(&error))?;
+    let until = Date::parse(&args.until).map_err(|error| {
+        let words = format!("lane {action} {lane} --reason TEXT --until YYYY-MM-DD");
+        Failure::usage("no day for --until", &args.until)
+            .because(&error)
+            .hint(place.hint(&words))
+    })?;
     let opened = Opened::of(place)?;
     let today = day_of(opened.lab().clock.wall_ns());
     if until.as_str() < today.as_str() {
@@ -93,7 +101,34 @@ fn waits(args: &LabLaneWaitArgs, action: LaneAction, place: &Place) -> Result<An
         }
         .into(),
     };
-    enter(&opened, args.execute, entering)
+    let entered = enter(&opened, args.execute, entering);
+    entered.map_err(|failure| unknown(&opened, &args.id, failure))
+}
+
+/// Where the ledger knows no such lane, the refusal names the one that may be meant.
+fn unknown(opened: &Opened<'_>, id: &str, failure: Failure) -> Failure {
+    let Ok(ledger) = opened.ledger() else {
+        return failure;
+    };
+    let lanes = ledger.state().lanes().keys();
+    let lanes: Vec<&str> = lanes.map(|lane| lane.as_str()).collect();
+    if lanes.contains(&id) {
+        return failure;
+    }
+    let failure = failure.hint(opened.place.hint("lane ls"));
+    match nearest(id, lanes) {
+        Some(meant) => failure.cause(format!("did you mean {meant}?")),
+        None => failure,
+    }
+}
+
+/// The lane whose document is there and whose id is nearly so.
+pub(crate) fn meant(root: &Dir, id: &str) -> Option<String> {
+    let names = root.open_dir("lanes").and_then(|lanes| lanes.list());
+    let names = names.unwrap_or_default();
+    let names = names.iter().filter_map(|name| name.to_str());
+    let lanes = names.filter_map(|name| name.strip_suffix(".toml"));
+    nearest(id, lanes.filter(|lane| is_id(lane))).map(str::to_owned)
 }
 
 /// The day of a wall time as YYYY-MM-DD, by UTC. Source: proleptic Gregorian calendar of ISO 8601,
@@ -121,9 +156,15 @@ fn document(opened: &Opened<'_>, id: &str) -> Result<Digest, Failure> {
     let (_, bytes) = read.map_err(|error| {
         let failure = Failure::new("no lane can be opened by this document", id);
         match error {
-            FreezeError::Absent { .. } => failure
-                .because(&error)
-                .hint(opened.place.hint(&format!("lane new {id} --execute"))),
+            FreezeError::Absent { .. } => {
+                let failure = failure.because(&error);
+                match meant(&opened.root, id) {
+                    Some(meant) => failure
+                        .cause(format!("did you mean {meant}?"))
+                        .hint(format!("ls {}", quoted(opened.place.root.join("lanes")))),
+                    None => failure.hint(opened.place.hint(&format!("lane new {id} --execute"))),
+                }
+            }
             other => of_freeze(failure, opened.place, &other),
         }
     })?;

@@ -2,7 +2,7 @@
 //! packet found, an act announced and appended.
 
 use crate::answer::Answer;
-use crate::failure::Failure;
+use crate::failure::{Failure, quoted};
 use crate::lab::{LEDGER, Place};
 use crate::lab_host::ThisHost;
 use crate::{folders, hints, places};
@@ -14,7 +14,7 @@ use packhouse_lab::nearest::nearest;
 use packhouse_lab::world::{Host as _, Lab};
 use packhouse_ledger::state::{PacketState, Standing};
 use packhouse_ledger::writer::{Writer, WriterError};
-use packhouse_ledger::{Act, Heads, Ledger};
+use packhouse_ledger::{Act, Heads, Ledger, LedgerError};
 use packhouse_store::folders::{Links, MakeModes, walk};
 use packhouse_store::root::Owners;
 use packhouse_sys::clock::{Clock as _, RealClock};
@@ -22,6 +22,7 @@ use packhouse_sys::fs::{Dir, Fs as _};
 use packhouse_sys::real::RealFs;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
+use std::path::Path;
 
 /// A lab that is open.
 pub(crate) struct Opened<'a> {
@@ -147,13 +148,17 @@ impl<'a> Opened<'a> {
         let draft = self.place.root.join(prereg_path(text));
         if is_experiment_id(text) && draft.symlink_metadata().is_ok() {
             return failure
+                .not_executed()
                 .cause(format!("experiment {text} is drafted, and not registered"))
                 .hint(self.place.hint(&format!("register {text}")));
         }
         if known.is_empty() {
             return failure.hint(self.place.hint("experiment ls"));
         }
-        let failure = failure.cause(format!("there are {}", known.join(", ")));
+        let failure = failure.cause(match known {
+            [only] => format!("there is {only}"),
+            several => format!("there are {}", several.join(", ")),
+        });
         let failure = match nearest(text, known.iter().copied()) {
             Some(meant) => failure.cause(format!("did you mean {meant}?")),
             None => failure,
@@ -174,11 +179,10 @@ impl<'a> Opened<'a> {
     /// Refuses an act that the ledger would not take, before anything is done for it.
     pub(crate) fn accepts(&self, ledger: &Ledger, act: &Act) -> Result<(), Failure> {
         ledger.accepts(act).map_err(|fault| {
-            let mut failure = Failure::new("the ledger does not take this", act.kind());
-            failure = failure
+            Failure::new("the ledger does not take this", said(act))
                 .because(&fault)
-                .cause(format!("reason code {}", fault.code()));
-            failure.hint(self.place.hint("ledger ls"))
+                .cause(format!("reason code {}", fault.code()))
+                .hint(self.place.hint("ledger ls"))
         })
     }
 
@@ -199,7 +203,37 @@ impl<'a> Opened<'a> {
             Some(code) => failure.cause(format!("reason code {code}")),
             None => failure,
         };
-        failure.hint(self.place.hint("ledger verify"))
+        match error {
+            WriterError::Fs(error) => failure.hint(hints::of(error, &path)),
+            WriterError::Ledger(LedgerError::Fs(error)) => failure.hint(hints::of(error, &path)),
+            WriterError::Busy { .. } => failure.hint(self.place.hint("state --live")),
+            _ => failure.hint(self.place.hint("ledger verify")),
+        }
+    }
+}
+
+/// An act in two words: its kind, and whose it is.
+fn said(act: &Act) -> String {
+    let body = act.body();
+    let of = ["experiment", "lane", "key", "packet", "entry"];
+    let of = of.iter().find_map(|field| body.get(field));
+    match of {
+        Some(Value::String(of)) => format!("{} {of}", act.kind()),
+        Some(Value::Number(of)) => format!("{} {of}", act.kind()),
+        Some(_) | None => act.kind().to_owned(),
+    }
+}
+
+/// The option that signs a seal, for a command that is to be given again.
+pub(crate) fn with_key(key: Option<&Path>) -> String {
+    key.map_or_else(String::new, |key| format!(" --key {}", quoted(key)))
+}
+
+/// A count with its noun.
+pub(crate) fn counted(count: impl Into<u64>, one: &str, several: &str) -> String {
+    match count.into() {
+        1 => format!("1 {one}"),
+        count => format!("{count} {several}"),
     }
 }
 

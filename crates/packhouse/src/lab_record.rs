@@ -33,12 +33,16 @@ pub(crate) fn execute(args: &LabRecordArgs, place: &Place) -> Result<Answer, Fai
     let state = opened.standing(&ledger, packet)?;
     let seal = passed(place, state, &args.packet)?;
     let tree = verified(place, &ledger, packet)?;
-    drawn(&tree, state.prereg, &args.packet)?;
+    let again = place.hint(&format!(
+        "experiment new NEW-ID --from {}",
+        state.experiment
+    ));
+    drawn(&tree, state.prereg, (&args.packet, &again))?;
     let mut widths = args.width.clone();
     widths.sort_unstable();
     widths.dedup();
-    gated(&widths, &tree, state, &args.packet)?;
-    of_lane(&tree, &ledger, state, &key)?;
+    gated((&widths, place), &tree, state, &args.packet)?;
+    of_lane((args, place), (&tree, &ledger), state, &key)?;
     let option: String = widths
         .iter()
         .map(|width| format!(" --width {width}"))
@@ -76,7 +80,11 @@ pub(crate) fn execute(args: &LabRecordArgs, place: &Place) -> Result<Answer, Fai
         }
         .into(),
     };
-    enter(&opened, args.execute, entering)
+    let mut answer = enter(&opened, args.execute, entering)?;
+    if args.execute {
+        answer.text += &format!("next: {}\n", place.hint("state --execute"));
+    }
+    Ok(answer)
 }
 
 /// The newest seal of a packet that passed.
@@ -102,8 +110,11 @@ fn passed(place: &Place, state: &PacketState, text: &str) -> Result<Digest, Fail
 /// The packet's evidence, once the second implementation found nothing wrong with it.
 fn verified(place: &Place, ledger: &Ledger, packet: Digest) -> Result<Tree, Failure> {
     let path = place.root.join(format!("evidence/{packet}"));
-    let tree = packhouse_bagcheck::read(&path)
-        .map_err(|error| Failure::new("cannot read evidence", path.display()).because(&error))?;
+    let tree = packhouse_bagcheck::read(&path).map_err(|error| {
+        Failure::new("cannot read evidence", path.display())
+            .because(&error)
+            .hint(place.hint("ledger verify"))
+    })?;
     let report = packhouse_bagcheck::check(&tree, Some(ledger.bytes()), None);
     if report.is_valid() {
         return Ok(tree);
@@ -118,13 +129,14 @@ fn verified(place: &Place, ledger: &Ledger, packet: Digest) -> Result<Tree, Fail
 const FINDINGS_SHOWN: usize = 3;
 
 /// Inputs were drawn in each cell: else whoever kept the published answers passed.
-fn drawn(tree: &Tree, prereg: Digest, text: &str) -> Result<(), Failure> {
+fn drawn(tree: &Tree, prereg: Digest, (text, again): (&str, &str)) -> Result<(), Failure> {
     if draws(tree, prereg)? {
         return Ok(());
     }
     Err(Failure::new("no record of published inputs alone", text)
         .cause(NOT_DRAWN)
-        .hint("another experiment, with `repeats` of 2 or more in its [matrix]"))
+        .cause("another experiment can have `repeats` of 2 or more in its [matrix]")
+        .hint(again))
 }
 
 /// Whether a packet's preregistration, as its bag has it, has cells with drawn inputs.
@@ -137,14 +149,20 @@ pub(crate) const NOT_DRAWN: &str =
     "its repeats is 1: no case was drawn, so a program that kept the published answers passes";
 
 /// Every width was asked of the candidate, and answered as it must be.
-fn gated(widths: &[u64], tree: &Tree, state: &PacketState, text: &str) -> Result<(), Failure> {
+fn gated(
+    (widths, place): (&[u64], &Place),
+    tree: &Tree,
+    state: &PacketState,
+    text: &str,
+) -> Result<(), Failure> {
     let number = state.analyses.last().map_or(1, |newest| newest.number);
     let asked = gated_widths(tree, number)?;
     match widths.iter().find(|width| !asked.contains(width)) {
         None => Ok(()),
         Some(width) => {
             let words = format!("packet {text} gated widths {}", listed(&asked));
-            Err(Failure::new("a width that was not gated", width).cause(words))
+            let failure = Failure::new("a width that was not gated", width).cause(words);
+            Err(failure.hint(place.hint(&format!("report {text}"))))
         }
     }
 }
@@ -173,14 +191,25 @@ pub(crate) fn listed<'w>(widths: impl IntoIterator<Item = &'w u64>) -> String {
 }
 
 /// The key is that of the packet's lane.
-fn of_lane(tree: &Tree, ledger: &Ledger, state: &PacketState, key: &str) -> Result<(), Failure> {
+fn of_lane(
+    (args, place): (&LabRecordArgs, &Place),
+    (tree, ledger): (&Tree, &Ledger),
+    state: &PacketState,
+    key: &str,
+) -> Result<(), Failure> {
     let lane = &ledger.state().lanes()[&state.lane];
     let lane = document(tree, "bag/data/lane.toml", lane.document, Lane::parse)?;
     if lane.record_key == key {
         return Ok(());
     }
     let words = format!("the record key of lane {} is {}", lane.id, lane.record_key);
-    Err(Failure::new("not the key of the packet's lane", key).cause(words))
+    let (key_of, claim) = (quoted(&lane.record_key), quoted(&args.claim));
+    let widths = args.width.iter().map(|width| format!(" --width {width}"));
+    let widths: String = widths.collect();
+    let command = format!("record {key_of} {} --claim {claim}{widths}", args.packet);
+    Err(Failure::new("not the key of the packet's lane", key)
+        .cause(words)
+        .hint(place.hint(&command)))
 }
 
 /// A document in the bag, which must be the one that the ledger knows by digest.
@@ -217,9 +246,9 @@ mod tests {
             let mut tree = Tree::new();
             let file = Entry::file(document.as_bytes());
             tree.insert("bag/data/prereg.toml".to_owned(), file);
-            let judged = drawn(&tree, digest, "one");
+            let judged = drawn(&tree, digest, ("one", "packhouse lab experiment new"));
             assert_eq!(judged.is_ok(), is_drawn, "{repeats}");
-            assert!(drawn(&tree, Digest::of(b"another"), "one").is_err());
+            assert!(drawn(&tree, Digest::of(b"another"), ("one", "x")).is_err());
         }
     }
 }

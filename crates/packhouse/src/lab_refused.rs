@@ -37,6 +37,11 @@ pub(crate) fn of_freeze(failure: Failure, place: &Place, error: &FreezeError) ->
         FreezeError::Changed { differences } => {
             let all = differences.iter();
             let failure = all.fold(failure, |failure, one| failure.cause(one.to_string()));
+            let mut words = differences.iter().map(|one| one.what.as_str());
+            let failure = match words.find_map(bytecode) {
+                Some(words) => failure.cause(words),
+                None => failure,
+            };
             failure
                 .cause("what is registered may not change: put it back, or register anew")
                 .hint(place.hint("state"))
@@ -58,6 +63,41 @@ pub(crate) fn of_freeze(failure: Failure, place: &Place, error: &FreezeError) ->
             let path = quoted(&error.path);
             failure.because(error).hint(format!("ls -ld {path}"))
         }
+    }
+}
+
+/// What to do where Python wrote its bytecode into a frozen folder.
+pub(crate) fn bytecode(words: &str) -> Option<String> {
+    let spoilt = words.split(' ').find(|word| word.contains(BYTECODE))?;
+    let folder = &spoilt[..spoilt.find(BYTECODE)? + BYTECODE.len()];
+    Some(format!(
+        "Python wrote {folder}: remove it; another experiment can prevent it by {NO_BYTECODE} = \
+         \"1\" in the program's environment"
+    ))
+}
+
+/// The folder of Python's bytecode, beside the modules that were imported.
+pub(crate) const BYTECODE: &str = "__pycache__";
+/// The variable by which Python writes no bytecode.
+pub(crate) const NO_BYTECODE: &str = "PYTHONDONTWRITEBYTECODE";
+
+/// Why markers can't be kept, or not be told from others', with what to do.
+pub(crate) fn of_markers(failure: Failure, place: &Place, reason: &str) -> Failure {
+    let state = place.state.join("lab");
+    let id = state.join("markers/id.json");
+    if reason.contains(&format!("{}: holds no id", id.display())) {
+        let aside = state.join("id.json.damaged");
+        return failure
+            .cause("put the file back from a copy; without it another id is made, and a packet")
+            .cause("whose nonce names the old one can't be released: it is sealed as an abort")
+            .hint(format!("mv {} {}", quoted(&id), quoted(&aside)));
+    }
+    if reason.contains("set XDG_STATE_HOME") {
+        return failure.hint("export XDG_STATE_HOME=~/.local/state");
+    }
+    match reason.contains("is not known to keep a marker") {
+        true => failure.hint(format!("stat -f {}", quoted(&state))),
+        false => failure.hint(format!("ls -ld {}", quoted(&state))),
     }
 }
 

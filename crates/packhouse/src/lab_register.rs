@@ -4,14 +4,16 @@ use crate::answer::Answer;
 use crate::failure::Failure;
 use crate::lab::Place;
 use crate::lab_experiment::drafts;
-use crate::lab_open::{Opened, Told};
-use crate::lab_refused::{of_freeze, of_host};
+use crate::lab_lane;
+use crate::lab_open::{Opened, Told, counted};
+use crate::lab_refused::{BYTECODE, NO_BYTECODE, edit, of_freeze, of_host};
 use crate::lab_withdraw::{another, told_withdrawn};
 use crate::lab_words::LabRegisterArgs;
 use packhouse_build::focused::head_of;
 use packhouse_lab::contrast::contrast;
-use packhouse_lab::freeze::{packet_path, prereg_path};
+use packhouse_lab::freeze::{FreezeError, packet_path, prereg_path};
 use packhouse_lab::nearest::nearest;
+use packhouse_lab::packet::FrozenProgram;
 use packhouse_lab::recipes::Recipes;
 use packhouse_lab::register::{self, RegisterError, Registration};
 use serde_json::json;
@@ -56,16 +58,23 @@ fn told(plan: &Registration, root: &Path) -> Told {
         format!("lane {} {}", packet.lane.id, packet.lane.sha256),
     ];
     for (word, program) in packet.programs.all() {
-        let (name, count) = (&program.program.name, program.objects.len());
-        let digest = program.program.sha256;
+        let (name, digest) = (&program.program.name, program.program.sha256);
+        let loaded = counted(program.objects.len() as u64, "file", "files");
         lines.push(format!(
-            "{word}: {name} {digest}, and {count} files that it loads"
+            "{word}: {name} {digest}, and {loaded} that it loads"
         ));
         // Nothing that a registration may ask tells what an interpreter opens by itself.
         if head_of(&root.join(name)).starts_with(b"#!") {
             lines.push(format!(
                 "{word} is a script: whatever its interpreter loads by itself (extension modules) \
-                 must be frozen too, as copies below the lab, or `identities` fails"
+                 must be frozen too, as copies below the lab, or `identities` fails; so must what \
+                 it only reads (modules in source), which no gate sees"
+            ));
+        }
+        if writes_bytecode(program, plan) {
+            lines.push(format!(
+                "{word} is run by Python, which writes {BYTECODE} into a frozen folder that it \
+                 imports from, and spoils it: {NO_BYTECODE} = \"1\" in its environment prevents it"
             ));
         }
     }
@@ -113,23 +122,38 @@ fn told(plan: &Registration, root: &Path) -> Told {
     }
 }
 
+/// Whether Python would write bytecode into a frozen folder.
+fn writes_bytecode(program: &FrozenProgram, plan: &Registration) -> bool {
+    let is_python = |name: &str| name.starts_with("python");
+    let mut objects = program.objects.iter();
+    let is_run = is_python(&program.program.name) || objects.any(|one| is_python(&one.name));
+    let is_told = program.environment.contains_key(NO_BYTECODE)
+        || program.arguments.iter().any(|word| word == "-B");
+    // A file that is frozen by its own name has nothing beside it that is.
+    let listed = &plan.documents.prereg.frozen;
+    let mut frozen = plan.packet.frozen.iter();
+    let of_folder = frozen.any(|one| one.path.ends_with(".py") && !listed.contains(&one.path));
+    is_run && !is_told && of_folder
+}
+
 fn refused(opened: &Opened<'_>, experiment: &str, error: RegisterError) -> Failure {
     let place = opened.place;
     let not = || Failure::new("not registered", experiment);
     match error {
         RegisterError::Freeze(error) => {
             let failure = of_freeze(not(), place, &error);
+            let failure = match &error {
+                FreezeError::Absent { path } => of_lane(opened, experiment, path, failure),
+                _ => failure,
+            };
             match meant(opened, experiment) {
                 Some(meant) => failure.cause(format!("did you mean {meant}?")),
                 None => failure,
             }
         }
-        error @ RegisterError::NoLane { .. } => {
-            let failure = Failure::usage("not registered", experiment).because(&error);
-            let RegisterError::NoLane { lane } = error else {
-                return failure;
-            };
-            failure.hint(place.hint(&format!("lane open {lane} --reason TEXT --execute")))
+        RegisterError::NoLane { ref lane } => {
+            let open = format!("lane open {lane} --reason TEXT --execute");
+            not().because(&error).hint(place.hint(&open))
         }
         error @ RegisterError::LaneChanged { .. } => not()
             .because(&error)
@@ -156,13 +180,31 @@ fn refused(opened: &Opened<'_>, experiment: &str, error: RegisterError) -> Failu
         }
         error @ RegisterError::Name(_) => Failure::usage("no id of an experiment", experiment)
             .because(&error)
-            .hint("ls experiments"),
+            .hint(place.hint("experiment ls")),
         RegisterError::Ledger(fault) => not()
             .because(&fault)
             .cause(format!("reason code {}", fault.code()))
             .hint(place.hint("ledger ls")),
         RegisterError::Write(error) => not().because(&error).hint(of_host(place)),
         RegisterError::Fs(error) => not().because(&error).hint(of_host(place)),
+    }
+}
+
+/// A lane without a document is the preregistration's to name otherwise.
+fn of_lane(opened: &Opened<'_>, experiment: &str, path: &str, failure: Failure) -> Failure {
+    let lane = path
+        .strip_prefix("lanes/")
+        .and_then(|name| name.strip_suffix(".toml"));
+    let Some(lane) = lane else {
+        return failure;
+    };
+    let prereg = prereg_path(experiment);
+    let failure = failure.cause(format!("{prereg} names lane {lane}"));
+    match lab_lane::meant(&opened.root, lane) {
+        Some(meant) => failure
+            .cause(format!("did you mean {meant}?"))
+            .hint(edit(opened.place, &prereg)),
+        None => failure,
     }
 }
 

@@ -5,7 +5,7 @@ use crate::failure::{Exit, Failure};
 use crate::lab::Place;
 use crate::lab_campaign::{Prepared, SecondJudge, gates, gates_document, step_failed};
 use crate::lab_open::{Opened, Told};
-use crate::lab_refused::freezing;
+use crate::lab_refused::{bytecode, freezing};
 use crate::lab_run::entered;
 use crate::lab_unequal;
 use crate::lab_withdraw::not_withdrawn;
@@ -54,7 +54,7 @@ pub(crate) fn execute(args: &LabPacketArgs, place: &Place) -> Result<Answer, Fai
 
 /// Why a packet is not rehearsed: nothing is entered.
 fn refused(place: &Place, named: &str, error: &CampaignError) -> Failure {
-    let failure = step_failed(place, error);
+    let failure = step_failed(place, named, error);
     match error {
         CampaignError::Ledger(WriterError::Refused(_)) | CampaignError::Consumed { .. } => {
             Failure::new("not rehearsed", named)
@@ -159,6 +159,9 @@ fn answer(
                 packhouse_base::shown::Shown(&fault.reason)
             );
             text.push_str(&freezing(place, &fault.unfrozen));
+            if let Some(words) = bytecode(&fault.reason) {
+                let _ = writeln!(text, "{}", packhouse_base::shown::Shown(&words));
+            }
             if let Some(analysis) = &rehearsal.analysis {
                 let bag = analysis.bag;
                 let _ = writeln!(text, "what it left: {REHEARSALS}/{packet}, bag {bag}");

@@ -54,11 +54,10 @@ fn word(opened: &Opened<'_>, ledger: &Ledger, args: &LabReviewArgs) -> Result<Re
         let place = opened.place;
         let (failure, hint) = match &error {
             ReviewError::Empty { .. } => {
-                let failure = Failure::usage("no review", &args.packet);
-                (
-                    failure,
-                    place.hint("review PACKET --reviewer NAME --verdict approve --note TEXT"),
-                )
+                let failure = Failure::usage("not reviewed", &args.packet);
+                let packet = &args.packet;
+                let words = format!("review {packet} --reviewer NAME --verdict {verdict} ");
+                (failure, place.hint(&(words + "--note TEXT")))
             }
             ReviewError::Reviewer { .. } => {
                 let failure = Failure::usage("not reviewed", &args.packet);

@@ -4,7 +4,7 @@ use crate::answer::Answer;
 use crate::failure::{Exit, Failure};
 use crate::lab::Place;
 use crate::lab_campaign::{Prepared, gates, gates_document, newest, step_failed};
-use crate::lab_open::{Opened, Told, stands};
+use crate::lab_open::{Opened, Told, stands, with_key};
 use crate::lab_refused::freezing;
 use crate::lab_unequal;
 use crate::lab_withdraw::not_withdrawn;
@@ -32,7 +32,7 @@ pub(crate) fn execute(args: &LabRunArgs, place: &Place) -> Result<Answer, Failur
     let packet = opened.packet(&ledger, &args.packet)?;
     not_withdrawn(&opened, &ledger, packet)?;
     let prepared = Prepared::new(&opened, args.key.as_deref())?;
-    let failed = |error: &CampaignError| step_failed(place, error);
+    let failed = |error: &CampaignError| step_failed(place, &args.packet, error);
     if !args.execute {
         let standing = opened.standing(&ledger, packet)?.standing;
         let would = would(&prepared.campaign(), &ledger, packet);
@@ -86,7 +86,8 @@ pub(crate) fn plan(
     (packet, standing): (Digest, Standing),
     would: &Would,
 ) -> Answer {
-    let command = place.hint(&format!("{name} {} --execute", args.packet));
+    let key = with_key(args.key.as_deref());
+    let command = place.hint(&format!("{name} {}{key} --execute", args.packet));
     let (word, steps, irreversible) = match would {
         Would::Run => (
             "run",
@@ -224,7 +225,8 @@ pub(crate) fn released(args: &LabRunArgs, place: &Place, packet: Digest, fault: 
         );
         text.push_str("next: none here: the run that has its marker seals it\n");
     } else {
-        let again = place.hint(&format!("run {} --execute", args.packet));
+        let key = with_key(args.key.as_deref());
+        let again = place.hint(&format!("run {}{key} --execute", args.packet));
         let _ = writeln!(
             text,
             "packet {packet}: released before its marker, and armed as before\nnext: {again}"
@@ -245,9 +247,13 @@ pub(crate) fn released(args: &LabRunArgs, place: &Place, packet: Digest, fault: 
 
 /// What could not be written of a packet that is consumed.
 pub(crate) fn to_be_sealed(args: &LabRunArgs, place: &Place, error: &CampaignError) -> Failure {
-    step_failed(place, error)
+    step_failed(place, &args.packet, error)
         .cause("what was done is on the disk; nothing will be run again")
-        .hint(place.hint(&format!("seal {} --execute", args.packet)))
+        .hint(place.hint(&format!(
+            "seal {}{} --execute",
+            args.packet,
+            with_key(args.key.as_deref())
+        )))
 }
 
 /// What could not be written after the marker is finished later; before it nothing was done that
@@ -258,7 +264,7 @@ fn unfinished(
     (campaign, packet): (&Campaign<'_>, Digest),
     error: &CampaignError,
 ) -> Failure {
-    let failure = step_failed(place, error);
+    let failure = step_failed(place, &args.packet, error);
     match error {
         CampaignError::Refused(_)
         | CampaignError::Standing { .. }
@@ -270,7 +276,11 @@ fn unfinished(
             Ok(true) => to_be_sealed(args, place, error),
             Ok(false) => failure
                 .cause("no case was asked, and the packet is not consumed: it may be run")
-                .hint(place.hint(&format!("run {} --execute", args.packet))),
+                .hint(place.hint(&format!(
+                    "run {}{} --execute",
+                    args.packet,
+                    with_key(args.key.as_deref())
+                ))),
             Err(unknown) => failure
                 .cause(format!("whether it is consumed can't be told: {unknown}"))
                 .hint(place.hint(&format!("run {}", args.packet))),

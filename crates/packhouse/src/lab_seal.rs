@@ -57,7 +57,7 @@ fn unsealed(
     let is_of_disk = error.blame() == Blame::Host && !is_busy;
     match is_of_disk && is_consumed(campaign, packet).is_ok_and(|is| is) {
         true => to_be_sealed(args, place, error),
-        false => step_failed(place, error),
+        false => step_failed(place, &args.packet, error),
     }
 }
 

@@ -9,6 +9,7 @@ use crate::failure::{Exit, Failure};
 use crate::files::read_at_most;
 use crate::hints;
 use crate::lab::LEDGER;
+use crate::lab_open::counted;
 use crate::lab_unequal;
 use crate::lab_words::LabVerifyArgs;
 use packhouse_bag::BAG_DIR;
@@ -207,7 +208,7 @@ fn answer(report: &Report, path: &Path) -> Answer {
     let counts: Vec<String> = report
         .checked
         .iter()
-        .map(|(what, count)| format!("{count} {what}"))
+        .map(|(what, count)| counted(*count, one_of(what), what))
         .collect();
     let _ = writeln!(text, "checked: {}", counts.join(", "));
     let _ = match report.findings.len() {
@@ -215,7 +216,8 @@ fn answer(report: &Report, path: &Path) -> Answer {
         0 => writeln!(text, "valid; verdict {verdict}"),
         count => writeln!(
             text,
-            "NOT valid: {count} findings; verdict as recomputed {verdict}"
+            "NOT valid: {}; verdict as recomputed {verdict}",
+            counted(count as u64, "finding", "findings")
         ),
     };
     let mut json: Value =
@@ -228,6 +230,15 @@ fn answer(report: &Report, path: &Path) -> Answer {
             true => Exit::Done,
             false => Exit::Negative,
         },
+    }
+}
+
+/// The word for one of what was counted.
+fn one_of(several: &str) -> &str {
+    match several {
+        "analyses" => "analysis",
+        "entries" => "entry",
+        other => other.strip_suffix('s').unwrap_or(other),
     }
 }
 

@@ -175,9 +175,12 @@ fn answer(cli: Cli) -> Result<Exit, Failure> {
             .hint("packhouse fixture run --json -- packhouse fixture serve"));
     }
     let answer = execute(cli.command)?;
-    answer
-        .print(cli.json)
-        .map_err(|error| Failure::new("cannot write the answer", "stdout").because(&error))
+    answer.print(cli.json).map_err(|error| {
+        Failure::new("cannot write the answer", "stdout")
+            .because(&error)
+            .cause("the command came to its end: what it did is done, and only its words are lost")
+            .hint("df -h")
+    })
 }
 
 #[expect(

@@ -5,6 +5,7 @@ use crate::evidence::{HoldersRecord, HostDeviceRecord};
 use crate::prereg::{Leg, Prereg};
 use crate::schedule::LegPlan;
 use crate::world::{HostDevice, HostError, Lab};
+use packhouse_component::name::CPU;
 use packhouse_ledger::Stage;
 
 /// The devices of a matrix as the host has them, in its order.
@@ -76,5 +77,3 @@ fn look(lab: &Lab<'_>, name: &str) -> (HostDevice, HoldersRecord) {
     };
     (device, seen)
 }
-
-const CPU: &str = "cpu";

@@ -210,7 +210,7 @@ fn a_reviewer_counts_once_however_the_name_is_written() {
     let error = arm(&desk, &writer, packet)
         .expect_err("because two are needed")
         .to_string();
-    assert_eq!(error, "2 reviewers must approve, and 1 did");
+    assert_eq!(error, "reviewers who must approve: 2; who did: 1");
 }
 
 #[test]

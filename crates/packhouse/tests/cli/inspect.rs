@@ -132,6 +132,9 @@ fn a_stdout_that_is_full_is_a_failure() {
         said.starts_with("error: cannot write the answer: stdout\ncause: No space"),
         "{said}"
     );
+    let done =
+        "cause: the command came to its end: what it did is done, and only its words are lost\n";
+    assert!(said.contains(done), "{said}");
 }
 
 /// Names in a model are another's text: what a terminal would obey is spelled out, in tables and in

@@ -223,7 +223,7 @@ fn an_experiment_is_registered_once_and_found_by_its_id_and_by_digits() {
         refused.contains("cause: experiments/nothing/prereg.toml: not there"),
         "{refused}"
     );
-    let refused = desk.ends(&["arm", "example"], 2);
+    let refused = desk.ends(&["arm", "example"], 3);
     assert!(
         refused.contains("error: no such packet: example"),
         "{refused}"
@@ -266,7 +266,7 @@ fn an_experiment_is_registered_once_and_found_by_its_id_and_by_digits() {
         );
     }
     let refused = desk.ends(&["arm", &packet[..7]], 2);
-    assert!(refused.contains("error: no such packet: ") && refused.contains("there are example"));
+    assert!(refused.contains("error: no such packet: ") && refused.contains("there is example"));
     // What was registered may not change: the file is named, and both its digests.
     desk.edit("reviewers = 1", "reviewers = 2");
     let refused = desk.ends(&["arm", "example"], 3);

@@ -109,7 +109,7 @@ fn an_experiment_is_drafted_from_another_and_seen_before_it_is_registered() {
         next.contains("questoin is no field, did you mean question?"),
         "{next}"
     );
-    let refused = desk.said(&["rehearse", "example"], 2);
+    let refused = desk.said(&["rehearse", "example"], 3);
     assert!(refused.contains("drafted, and not registered"), "{refused}");
     let misspelt = desk.said(&["register", "exmple"], 3);
     assert!(misspelt.contains("did you mean example?"), "{misspelt}");
