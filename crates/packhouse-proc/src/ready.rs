@@ -335,4 +335,5 @@ const PAUSE_MIN_NS: u64 = 20_000_000;
 const PAUSE_MAX_NS: u64 = 250_000_000;
 /// How long another command may have the worker's lock; a stop says so before.
 const TURN_TIMEOUT_NS: u64 = 60 * SECOND_NS;
-const EXIT_TIMEOUT_NS: u64 = 2_000_000_000;
+/// How long the keeper of an engine that ended may take to write that down, on a busy disk.
+const EXIT_TIMEOUT_NS: u64 = 20 * SECOND_NS;

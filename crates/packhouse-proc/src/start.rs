@@ -11,7 +11,7 @@
 //! The order of steps, and what each crash leaves, is in `docs/format/workers.md`.
 
 use crate::group::{Member, members};
-use crate::identity::{AgedKey, KEEPER_VARIABLE, RunId};
+use crate::identity::{AgedKey, KEEPER_VARIABLE, ProcessKey, RunId};
 use crate::procfs::{Presence, Procfs, ProcfsError};
 use crate::records::{
     Backend, Identity, Launched, LeftBehind, Order, Outcome, RunExit, Stop, Timestamp,
@@ -186,6 +186,9 @@ impl Launcher<'_> {
         }
         self.settle_launch(&run, &order)?;
         let launched: Option<Launched> = run.read()?;
+        if let Some(launched) = &launched {
+            self.settle_gate(&run, launched)?;
+        }
         if let Some(launched) = launched
             && self.procfs.presence(&launched.worker)? == Presence::Alive
         {
@@ -285,6 +288,31 @@ impl Launcher<'_> {
             }
             self.clock.sleep_ns(PAUSE_NS);
         }
+    }
+
+    /// Waits for a gate whose keeper was killed before it gave leave: it ends by itself. One that
+    /// had leave becomes the engine.
+    fn settle_gate(&self, run: &Run, launched: &Launched) -> Result<(), LaunchError> {
+        let begun_ns = self.clock.steady_ns();
+        let waited_ns = || self.clock.steady_ns().saturating_sub(begun_ns);
+        while self.is_gate(&launched.worker)?
+            && !run.keeper_lives()?
+            && waited_ns() < GATE_TIMEOUT_NS
+        {
+            self.clock.sleep_ns(PAUSE_NS);
+        }
+        Ok(())
+    }
+
+    fn is_gate(&self, key: &ProcessKey) -> Result<bool, LaunchError> {
+        let process = self.procfs.process(key.pid)?;
+        let process = process.filter(|process| process.key == *key);
+        // A process without words is about to become another program.
+        let command = process.and_then(|process| process.command().ok());
+        Ok(command.is_some_and(|command| {
+            let words = command.get(..2);
+            words.is_some_and(|words| words[0] == "packhouse" && words[1] == "gate")
+        }))
     }
 
     /// Waits until a run whose engine is gone is over, and records it where nobody did. Errors when
@@ -456,14 +484,10 @@ impl Launcher<'_> {
 
     /// Records the end of a run that nobody saw. The caller has its claim, so no keeper lives.
     fn record_unseen(&self, run: &Run, order: &Order) -> Result<(), LaunchError> {
+        // What it left may be there though its end is on record.
+        self.await_left(run, order)?;
         if run.read::<RunExit>()?.is_some() {
             return Ok(());
-        }
-        // A gate whose keeper was killed ends by itself, and so does many a child without parent.
-        let begun_ns = self.clock.steady_ns();
-        let waited_ns = || self.clock.steady_ns().saturating_sub(begun_ns);
-        while !self.left(run, order)?.is_empty() && waited_ns() < LEFT_TIMEOUT_NS {
-            self.clock.sleep_ns(PAUSE_NS);
         }
         let launched: Option<Launched> = run.read()?;
         let left = self.left(run, order)?.into_iter().map(|member| LeftBehind {
@@ -473,6 +497,21 @@ impl Launcher<'_> {
         });
         let outcome = unseen(launched.as_ref());
         self.record_end(run, order, outcome, left.collect())
+    }
+
+    /// Waits a while for what lives of a run without a keeper: many a child without parent ends by
+    /// itself. Where nothing was launched it is a gate, which always does.
+    fn await_left(&self, run: &Run, order: &Order) -> Result<(), LaunchError> {
+        let timeout_ns = match run.read::<Launched>()? {
+            Some(_) => LEFT_TIMEOUT_NS,
+            None => GATE_TIMEOUT_NS,
+        };
+        let begun_ns = self.clock.steady_ns();
+        let waited_ns = || self.clock.steady_ns().saturating_sub(begun_ns);
+        while !self.left(run, order)?.is_empty() && waited_ns() < timeout_ns {
+            self.clock.sleep_ns(PAUSE_NS);
+        }
+        Ok(())
     }
 
     fn record_end(
@@ -524,4 +563,7 @@ const KEEPER_TIMEOUT_NS: u64 = 20 * SECOND_NS;
 const LAUNCH_TIMEOUT_NS: u64 = 60 * SECOND_NS;
 /// How long what is on its way out may take.
 const LEFT_TIMEOUT_NS: u64 = 2 * SECOND_NS;
+/// How long a gate without a keeper may take to see that it has none; a loaded machine needs some
+/// of it.
+const GATE_TIMEOUT_NS: u64 = 20 * SECOND_NS;
 const PAUSE_NS: u64 = 5_000_000;
