@@ -1,7 +1,7 @@
 //! Keepers in bad moments: a signal just before the engine begins, a disk that is full at its end,
 //! a folder that is gone.
 
-use crate::worker_world::{Part, World, kill, lives, wait_until, worker_words};
+use crate::worker_world::{Part, World, kill, lives, worker_words};
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
@@ -70,18 +70,18 @@ fn a_signal_before_the_engine_begins_leaves_no_engine_without_a_keeper() {
     let start = Ours(command.spawn().expect("because it was built"));
     // The gate has leave to become the engine, and waits for its file.
     assert_eq!(told.next().as_deref(), Some("wanted"));
-    wait_until("the record", || world.record("launched.json").is_some());
+    world.wait_for("the record", || world.record("launched.json").is_some());
     kill(
         keeper(&world).expect("because it waits for the gate"),
         "-TERM",
     );
     // Whether the signal finds the gate or the engine, the keeper ends it.
     let is_told = || keeper(&world).is_none() || world.record("exit.json").is_some();
-    wait_until("what the keeper does", is_told);
+    world.wait_for("what the keeper does", is_told);
     let mut stdin = lease.0.stdin.take().expect("because it is piped");
     stdin.write_all(b"\n").unwrap();
     drop(start);
-    wait_until("the end of all", || world.running().is_empty());
+    world.wait_for("the end of all", || world.running().is_empty());
     let exit = world
         .record("exit.json")
         .expect("because its keeper saw it");
@@ -109,7 +109,7 @@ fn a_keeper_that_can_not_record_an_end_stays_until_it_can() {
     let output = shell.output().unwrap();
     assert!(output.status.success(), "{output:?}");
     let text = || fs::read_to_string(&child).unwrap_or_default();
-    wait_until("a child", || text().ends_with('\n'));
+    world.wait_for("a child", || text().ends_with('\n'));
     let left: u32 = text().trim().parse().unwrap();
     let keeper = keeper(&world).expect("because it keeps");
     bound_files(keeper, "0");
@@ -117,13 +117,13 @@ fn a_keeper_that_can_not_record_an_end_stays_until_it_can() {
         panic!("{:?}", world.running());
     };
     kill(pid, "-KILL");
-    wait_until("the end of what was left", || !lives(left));
+    world.wait_for("the end of what was left", || !lives(left));
     let seen = world.status("a full disk");
     assert_eq!(seen["state"], "stopping", "{seen}");
     assert_eq!(seen["reason"], "keeper_finishing", "{seen}");
     assert!(world.record("exit.json").is_none() && lives(keeper));
     bound_files(keeper, "unlimited");
-    wait_until("the end of the keeper", || !lives(keeper));
+    world.wait_for("the end of the keeper", || !lives(keeper));
     let exit = world.record("exit.json").expect("because there is room");
     assert_eq!(exit["outcome"]["signal"], 9, "{exit}");
     assert_eq!(exit["left_behind"][0]["is_gone"], true, "{exit}");
@@ -141,7 +141,7 @@ fn a_keeper_whose_run_was_removed_ends_with_its_engine() {
     let run = "home/.local/state/packhouse/fleets/home/w0/runs/000001";
     fs::remove_dir_all(world.path(run)).unwrap();
     kill(pid, "-KILL");
-    wait_until("the end of the keeper", || !lives(keeper));
+    world.wait_for("the end of the keeper", || !lives(keeper));
 }
 
 /// A file that may only be appended to, until the end of the test.
@@ -189,7 +189,7 @@ fn a_log_that_can_not_be_bounded_is_told_once_and_costs_no_engine() {
         .unwrap();
     log.write_all(&[b'x'; 200_000]).unwrap();
     let said = || fs::read_to_string(run.join("keeper.log")).unwrap_or_default();
-    wait_until("what the keeper says", || said().ends_with('\n'));
+    world.wait_for("what the keeper says", || said().ends_with('\n'));
     assert!(
         said().starts_with("the log is not kept within its bound: "),
         "{}",

@@ -3,8 +3,10 @@
 #     --port P --host H         where it listens; 127.0.0.1 unless told
 #     --also H                  listens there too, repeatable
 #     --model FILE              ignored, as the content does not matter
-#     --starts FILE             appends its pid to FILE first of all, so that starts can be counted
+#     --starts FILE             appends its pid to FILE, so that starts can be counted; from then on
+#                               it heeds signals as told
 #     --ready-after S           /health says 503 until then
+#     --ready-when FILE         /health says 503 until FILE is there
 #     --listen-after S          listens only then
 #     --say LINE                writes LINE to stderr, repeatable
 #     --say-bytes N             writes N bytes of numbered lines to stderr
@@ -49,9 +51,14 @@ def append(path, text):
 
 def leave_child(path, bare):
     # Twice forked and in its own session, as daemons are: only descent or environment tell whose
-    # it is.
+    # it is. Until it is another program it looks like this one, so this one waits: the pipe's other
+    # end is closed by exec.
+    ours, theirs = os.pipe()
     if os.fork():
+        os.close(theirs)
         os.wait()
+        os.read(ours, 1)
+        os.close(ours)
         return
     os.setsid()
     if os.fork():
@@ -105,7 +112,8 @@ def serve(words, start):
     def health():
         if sick:
             return 500
-        return 200 if time.monotonic() >= ready else 503
+        is_due = "ready-when" not in words or os.path.exists(words["ready-when"])
+        return 200 if is_due and time.monotonic() >= ready else 503
 
     while True:
         connection, _ = listener.accept()
@@ -121,13 +129,13 @@ def serve(words, start):
 def main():
     start = time.monotonic()
     words = words_of(sys.argv[1:])
-    if "starts" in words:
-        append(words["starts"], f"{os.getpid()}\n")
     for name in filter(None, words.get("ignore", "").split(",")):
         signal.signal(getattr(signal, "SIG" + name), signal.SIG_IGN)
     if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
         # An engine that is interrupted ends well, and prints no traceback.
         signal.signal(signal.SIGINT, lambda *_: os._exit(0))
+    if "starts" in words:
+        append(words["starts"], f"{os.getpid()}\n")
     for line in words["say"]:
         print(line, file=sys.stderr, flush=True)
     for number in range(int(words.get("say-bytes", 0)) // 64):

@@ -1,7 +1,7 @@
 //! Starts of workers from outside: what runs, what is recorded, what is refused, and what is said
 //! of an engine that does not become ready.
 
-use crate::worker_world::{PATIENCE, Part, World, kill, lives, wait_until, worker_words};
+use crate::worker_world::{PATIENCE, Part, World, kill, lives, reserve_port, worker_words};
 use packhouse_base::digest::Digest;
 use serde_json::Value;
 use std::fs;
@@ -59,11 +59,6 @@ fn edit_fleet(world: &World, old: &str, new: &str) {
     let text = fs::read_to_string(&path).unwrap();
     assert!(text.contains(old), "{old} in {text}");
     fs::write(path, text.replace(old, new)).unwrap();
-}
-
-fn starts(world: &World) -> usize {
-    let starts = fs::read_to_string(world.path("starts")).unwrap_or_default();
-    starts.lines().count()
 }
 
 fn proc_file(pid: u32, name: &str) -> String {
@@ -156,7 +151,7 @@ fn a_worker_that_runs_is_not_started_again() {
         assert!(said.out.contains(next), "{}", said.out);
     }
     assert_eq!(world.servers(), [pid]);
-    assert_eq!(starts(&world), 1);
+    assert_eq!(world.starts(), 1);
 }
 
 #[test]
@@ -179,7 +174,7 @@ fn many_starts_at_once_start_one_engine() {
     }
     // Those that came while it was waited for waited with the first.
     assert!(codes.contains(&Some(0)), "{codes:?}");
-    assert_eq!(starts(&world), 1, "{}", world.files());
+    assert_eq!(world.starts(), 1, "{}", world.files());
     assert_eq!(world.servers().len(), 1);
 }
 
@@ -195,16 +190,17 @@ fn a_start_that_waits_keeps_no_stop_out() {
     };
     let first = spawn();
     let is_waiting = || world.status("a start waits")["reason"] == "loading";
-    wait_until("the wait", is_waiting);
+    world.wait_for("the wait", is_waiting);
     // Another start waits with it.
     let second = spawn();
     let lock = fs::File::open(world.path("home/.local/state/packhouse/fleets/home/w0/lock"));
     let inode = std::os::unix::fs::MetadataExt::ino(&lock.unwrap().metadata().unwrap());
-    wait_until("both signs", || {
+    world.wait_for("both signs", || {
         let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
         let needle = format!(":{inode} ");
         locks.lines().filter(|line| line.contains(&needle)).count() == 2
     });
+    world.wait_for_starts(1);
     world.done(
         &["stop", "--execute", "--lock-timeout", "1"],
         "while it is waited for",
@@ -215,7 +211,7 @@ fn a_start_that_waits_keeps_no_stop_out() {
         assert!(said.out.starts_with(out), "{}{}", said.out, said.errors);
         assert_eq!(said.code, Some(1));
     }
-    assert_eq!(starts(&world), 1);
+    assert_eq!(world.starts(), 1);
     assert!(world.record("identity.json").is_none());
     world.must_be_over("it was stopped");
 }
@@ -238,7 +234,7 @@ fn an_engine_that_leaves_the_foreground_is_told_to_stay() {
         "{}",
         said.out
     );
-    wait_until("the end of all", || world.running().is_empty());
+    world.wait_for("the end of all", || world.running().is_empty());
 }
 
 #[test]
@@ -274,6 +270,8 @@ fn an_early_end_shows_its_last_lines() {
         "{}",
         said.errors
     );
+    // A start does not wait for the keeper, which has nothing more to do.
+    world.wait_for("the keeper's end", || world.running().is_empty());
     world.must_be_over("it ended by itself");
 }
 
@@ -304,6 +302,7 @@ fn an_engine_that_cannot_be_executed_says_why() {
     let exit = world.record("exit.json").expect("because it is recorded");
     let why = exit["outcome"]["not_started"].as_str().unwrap_or_default();
     assert!(why.contains("No such file"), "{exit}");
+    world.wait_for("the keeper's end", || world.running().is_empty());
     world.must_be_over("nothing was executed");
 }
 
@@ -334,7 +333,7 @@ fn an_answer_of_a_stranger_is_no_readiness() {
         .command(&worker_words(&["start", "--execute"]));
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = command.spawn().expect("because it was built");
-    wait_until("a launch", || world.record("launched.json").is_some());
+    world.wait_for_starts(1);
     // A worker's port is free until it listens, and here somebody else is faster.
     let stranger = TcpListener::bind((Ipv4Addr::LOCALHOST, world.port())).unwrap();
     std::thread::spawn(move || {
@@ -356,26 +355,36 @@ fn an_answer_of_a_stranger_is_no_readiness() {
 
 #[test]
 fn a_worker_that_is_not_ready_in_time_is_left_and_waited_for_again() {
-    let world = World::new(0, &["--ready-after", "4"]);
+    let world = World::new(0, &["--ready-when", "go"]);
     edit_fleet(&world, "ready_timeout_s = 30", "ready_timeout_s = 1");
-    let said = start(&world);
+    let go = world.path("go");
+    edit_fleet(&world, "\"go\"", &format!("{go:?}"));
+    let too_late = "w0: not ready: it was not ready within 1 s and is left running: ";
+    let mut said = start(&world);
+    let begun = Instant::now();
+    // It may need more than a second until it listens.
+    while said
+        .out
+        .contains("left running: nobody listens on its port")
+    {
+        assert!(begun.elapsed() < PATIENCE, "{}", said.out);
+        assert!(said.out.starts_with(too_late), "{}", said.out);
+        assert_eq!(said.code, Some(1), "{}", said.out);
+        said = start(&world);
+    }
     assert_eq!(said.code, Some(1), "{}", said.out);
-    assert!(
-        said.out.starts_with(
-            "w0: not ready: it was not ready within 1 s and is left running: GET http://127.0.0.1:"
-        ),
-        "{}",
-        said.out
-    );
+    let asked = format!("{too_late}GET http://127.0.0.1:");
+    assert!(said.out.starts_with(&asked), "{}", said.out);
     let next = "/health: loads (health 503); `packhouse worker start --execute` waits on, \
                 `packhouse worker stop --execute` ends it\n";
     assert!(said.out.contains(next), "{}", said.out);
     assert!(said.out.contains("it wrote nothing"), "{}", said.out);
     let pid = world.servers();
     assert_eq!(world.status("while it loads")["state"], "starting");
+    fs::write(go, "").unwrap();
     // The bound is of the run's own order, so each further start waits a second.
     let begun = Instant::now();
-    let mut said = start(&world);
+    said = start(&world);
     while said.code != Some(0) {
         assert!(begun.elapsed() < PATIENCE, "{}", said.out);
         said = start(&world);
@@ -386,7 +395,7 @@ fn a_worker_that_is_not_ready_in_time_is_left_and_waited_for_again() {
         said.out
     );
     assert_eq!(world.servers(), pid);
-    assert_eq!(starts(&world), 1);
+    assert_eq!(world.starts(), 1);
     assert_eq!(world.status("at last")["state"], "ready");
 }
 
@@ -399,7 +408,11 @@ fn an_interrupted_start_says_what_goes_on() {
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = command.spawn().expect("because it was built");
     let is_waited_for = || world.status("a start waits")["reason"] == "loading";
-    wait_until("the wait", is_waited_for);
+    world.wait_for("the wait", is_waited_for);
+    let url = format!("w0: GET http://127.0.0.1:{}/health: loads", world.port());
+    world.wait_for("the engine's answer", || {
+        world.done(&["status"], "a start waits").contains(&url)
+    });
     // The wait takes signals some moments after the launch.
     let caught = || {
         let status = proc_file(child.id(), "status");
@@ -407,7 +420,7 @@ fn an_interrupted_start_says_what_goes_on() {
         let mask = line.and_then(|line| u64::from_str_radix(line[7..].trim(), 16).ok());
         mask.is_some_and(|mask| mask & 0b10 != 0)
     };
-    wait_until("a handler", caught);
+    world.wait_for("a handler", caught);
     kill(child.id(), "-INT");
     let said = Said::of(&child.wait_with_output().unwrap());
     assert_eq!(said.code, Some(3), "{}{}", said.out, said.errors);
@@ -419,23 +432,20 @@ fn an_interrupted_start_says_what_goes_on() {
     assert!(said.out.starts_with(&begin), "{}", said.out);
     let said = world.done(&["status"], "nobody waits");
     let next = "w0: to wait for it: packhouse worker start --execute\n";
-    let url = format!("w0: GET http://127.0.0.1:{}/health: loads", world.port());
     assert!(said.contains(next) && said.contains(&url), "{said}");
 }
 
 #[test]
 fn an_engine_on_another_port_is_found_there() {
     let world = World::new(0, &["--say", "{port}"]);
-    let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    let other = free.local_addr().unwrap().port();
-    drop(free);
+    let (_reservation, other) = reserve_port();
     let own = format!("\"--port\",\"{other}\"");
     edit_fleet(&world, "\"--port\",\"{port}\"", &own);
     edit_fleet(&world, "ready_timeout_s = 30", "ready_timeout_s = 1");
     let said = start(&world);
     assert_eq!(said.code, Some(1), "{}{}", said.out, said.errors);
     let found = format!("w0: it listens on 127.0.0.1:{other}, which is not where its order");
-    wait_until("the other port", || {
+    world.wait_for("the other port", || {
         world.done(&["status"], "it is lost").contains(&found)
     });
     let status = world.status("it is lost");
@@ -444,20 +454,23 @@ fn an_engine_on_another_port_is_found_there() {
 
 #[test]
 fn a_killed_controller_is_followed_by_the_next_start() {
-    let world = World::new(0, &["--ready-after", "1"]);
+    let world = World::new(0, &["--ready-when", "go"]);
+    let go = world.path("go");
+    edit_fleet(&world, "\"go\"", &format!("{go:?}"));
     let mut command = world
         .sandbox()
         .command(&worker_words(&["start", "--execute"]));
     command.stdout(Stdio::null()).stderr(Stdio::null());
     let mut child = command.spawn().expect("because it was built");
-    wait_until("a launch", || world.record("launched.json").is_some());
+    world.wait_for("a launch", || world.record("launched.json").is_some());
     child.kill().unwrap();
     child.wait().unwrap();
     assert!(world.record("identity.json").is_none());
+    fs::write(go, "").unwrap();
     let said = start(&world);
     assert_eq!(said.code, Some(0), "{}", said.out);
     assert!(said.out.contains("run 1\n"), "{}", said.out);
-    assert_eq!(starts(&world), 1);
+    assert_eq!(world.starts(), 1);
     assert!(world.record("identity.json").is_some());
 }
 
@@ -471,7 +484,7 @@ fn an_engine_outlives_its_keeper_and_its_end_is_unseen() {
         keepers.next().map(|running| running.pid)
     };
     kill(keeper(&world).expect("because it keeps"), "-KILL");
-    wait_until("the keeper's end", || keeper(&world).is_none());
+    world.wait_for("the keeper's end", || keeper(&world).is_none());
     assert!(lives(pid));
     assert_eq!(world.status("without a keeper")["state"], "ready");
     let gone =
@@ -480,7 +493,7 @@ fn an_engine_outlives_its_keeper_and_its_end_is_unseen() {
     assert!(said.contains(gone), "{said}");
     assert!(said.lines().all(|line| line.len() <= 100), "{said}");
     kill(pid, "-KILL");
-    wait_until("the engine's end", || !lives(pid));
+    world.wait_for("the engine's end", || !lives(pid));
     let second = ready(&world);
     assert_ne!(second, pid);
     let first = world.path("home/.local/state/packhouse/fleets/home/w0/runs/000001/exit.json");
@@ -496,13 +509,13 @@ fn what_an_engine_leaves_behind_is_ended_and_named() {
         let path = child.to_str().unwrap();
         world.write_fleet(0, &[leaves, path], "plain");
         let pid = ready(&world);
-        wait_until("a child", || {
+        world.wait_for("a child", || {
             fs::read_to_string(&child).is_ok_and(|text| text.ends_with('\n'))
         });
         let left: u32 = fs::read_to_string(&child).unwrap().trim().parse().unwrap();
         assert!(lives(left), "{leaves}");
         kill(pid, "-INT");
-        wait_until("the keeper's end", || {
+        world.wait_for("the keeper's end", || {
             world.record("exit.json").is_some() && world.running().is_empty()
         });
         let exit = world.record("exit.json").unwrap();
@@ -523,15 +536,15 @@ fn what_nobody_ended_is_in_the_way_of_a_start_and_is_stopped() {
     world.write_fleet(0, &["--child", child.to_str().unwrap()], "plain");
     let pid = ready(&world);
     let text = || fs::read_to_string(&child).unwrap_or_default();
-    wait_until("a child", || text().ends_with('\n'));
+    world.wait_for("a child", || text().ends_with('\n'));
     let left: u32 = text().trim().parse().unwrap();
     let running = world.running();
     let keeper = running.iter().find(|running| running.part == Part::Keeper);
     let keeper = keeper.expect("because it keeps").pid;
     kill(keeper, "-KILL");
-    wait_until("the keeper's end", || !lives(keeper));
+    world.wait_for("the keeper's end", || !lives(keeper));
     kill(pid, "-KILL");
-    wait_until("the engine's end", || !lives(pid));
+    world.wait_for("the engine's end", || !lives(pid));
     for words in [&["start"][..], &["start", "--execute"][..]] {
         let said = Said::of(&world.worker(words));
         assert_eq!(said.code, Some(3), "{}", said.out);
@@ -584,19 +597,19 @@ fn a_run_is_never_launched_twice() {
         "{}",
         said.errors
     );
-    assert_eq!(starts(&world), 1);
+    assert_eq!(world.starts(), 1);
     world.must_be_over("nothing was launched");
 }
 
 #[test]
 fn a_keeper_that_is_asked_to_end_ends_its_engine() {
     let world = World::new(0, &["--ignore", "INT"]);
-    edit_fleet(&world, "interrupt = 5", "interrupt = 1");
+    edit_fleet(&world, "interrupt = 60", "interrupt = 1");
     ready(&world);
     let running = world.running();
     let keeper = running.iter().find(|running| running.part == Part::Keeper);
     kill(keeper.expect("because it keeps").pid, "-TERM");
-    wait_until("the end of both", || world.running().is_empty());
+    world.wait_for("the end of both", || world.running().is_empty());
     let exit = world
         .record("exit.json")
         .expect("because the keeper saw it");
@@ -673,13 +686,15 @@ fn a_log_is_bounded_and_says_so() {
     .unwrap();
     let pid = ready(&world);
     let log = || world.done(&["logs"], "a bounded log");
-    wait_until("the bound", || log().starts_with("[the first "));
+    // It may be bounded while the engine writes, and then once more.
+    world.wait_for("the bound", || log().len() < 70_000);
     let kept = log();
+    assert!(kept.starts_with("[the first "), "{} bytes", kept.len());
     assert!(kept.len() < 70_000, "{} bytes are kept", kept.len());
     let last = format!("line {:058}\n", 400_000 / 64 - 1);
     assert!(kept.ends_with(&last), "the newest line stays");
     kill(pid, "-INT");
-    wait_until("the end", || world.record("exit.json").is_some());
+    world.wait_for("the end", || world.record("exit.json").is_some());
     let exit = world.record("exit.json").unwrap();
     assert!(
         exit["log_freed_bytes"].as_u64().unwrap() > 330_000,
@@ -827,9 +842,7 @@ fn a_worker_with_packs_starts_under_run_and_is_one_process() {
 fn two_fleets_do_not_share_a_core() {
     let world = World::new(0, &[]);
     ready(&world);
-    let other = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    let port = other.local_addr().unwrap().port();
-    drop(other);
+    let (_reservation, port) = reserve_port();
     edit_fleet(&world, "name = \"home\"", "name = \"other\"");
     edit_fleet(
         &world,
@@ -840,7 +853,7 @@ fn two_fleets_do_not_share_a_core() {
     assert_eq!(said.code, Some(3), "{}", said.out);
     assert!(said.out.contains("cpu:0 is held by "), "{}", said.out);
     assert!(said.out.contains("worker w0 of fleet home"), "{}", said.out);
-    assert_eq!(starts(&world), 1);
+    assert_eq!(world.starts(), 1);
 }
 
 /// As a launched engine that loads before it listens.
@@ -856,9 +869,7 @@ fn two_fleets_do_not_share_a_port() {
         .command(&worker_words(&["start", "--execute"]));
     let command = command.stdout(Stdio::null()).stderr(Stdio::null());
     let mut first = command.spawn().expect("because it was built");
-    wait_until("the launch", || world.record("launched.json").is_some());
-    // It is launched before its engine has said so.
-    wait_until("the engine", || starts(&world) == 1);
+    world.wait_for_starts(1);
     edit_fleet(&world, "name = \"home\"", "name = \"other\"");
     edit_fleet(&world, "device = \"cpu:0\"", "device = \"cpu:1\"");
     let said = start(&world);
@@ -874,7 +885,7 @@ fn two_fleets_do_not_share_a_port() {
         said.errors
     );
     assert_eq!(said.code, Some(3));
-    assert_eq!(starts(&world), 1);
+    assert_eq!(world.starts(), 1);
     first.kill().unwrap();
     first.wait().unwrap();
 }

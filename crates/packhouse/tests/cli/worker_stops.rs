@@ -1,7 +1,7 @@
 //! `worker status` and `worker stop` on real workers: from records alone, on engines that do not
 //! want to end, after keepers and controllers were killed, beside strangers.
 
-use crate::worker_world::{PATIENCE, World, kill, lives, wait_until};
+use crate::worker_world::{PATIENCE, World, kill, lives};
 use serde_json::Value;
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -15,8 +15,8 @@ fn world(words: &[&str], waits: (u32, u32)) -> World {
     let path = world.path("fleet.toml");
     let text = fs::read_to_string(&path).unwrap();
     let (interrupt, terminate) = waits;
-    let short = format!("interrupt = {interrupt}, terminate = {terminate}, kill = 10");
-    let text = text.replace("interrupt = 5, terminate = 5, kill = 5", &short);
+    let short = format!("interrupt = {interrupt}, terminate = {terminate}, kill = 60");
+    let text = text.replace("interrupt = 60, terminate = 60, kill = 60", &short);
     let model = world.path("disk/model.gguf");
     fs::create_dir(world.path("disk")).unwrap();
     fs::write(&model, "weights").unwrap();
@@ -81,7 +81,7 @@ impl Drop for Ends {
 
 #[test]
 fn stop_and_status_need_nothing_but_records() {
-    let world = world(&[], (10, 10));
+    let world = world(&[], (60, 60));
     world.done(&["start", "--execute"], "it starts");
     // The disk with the model is unplugged, and the fleet file has mistakes of many kinds.
     fs::remove_dir_all(world.path("disk")).unwrap();
@@ -124,7 +124,7 @@ fn stop_and_status_need_nothing_but_records() {
 
 #[test]
 fn names_that_are_not_there_are_told_with_those_that_are() {
-    let world = world(&[], (10, 10));
+    let world = world(&[], (60, 60));
     world.done(&["start", "--execute"], "it starts");
     for command in ["status", "stop"] {
         let refused = world.worker(&[command, "--worker", "w9"]);
@@ -145,7 +145,7 @@ fn names_that_are_not_there_are_told_with_those_that_are() {
 
 #[test]
 fn a_worker_that_the_fleet_file_forgot_is_still_shown_and_stopped() {
-    let world = world(&[], (10, 10));
+    let world = world(&[], (60, 60));
     world.done(&["start", "--execute"], "it starts");
     let text = fs::read_to_string(world.path("fleet.toml")).unwrap();
     fs::write(world.path("fleet.toml"), text.replace("\"w0\"", "\"w1\"")).unwrap();
@@ -192,7 +192,7 @@ fn deaf_engines_and_what_they_left_are_ended_and_strangers_are_not() {
     )
     .unwrap();
     world.done(&["start", "--execute"], "it starts");
-    wait_until("the child's pid", || world.path(child).exists());
+    world.wait_for("the child's pid", || world.path(child).exists());
     let engine = pid_of(&world, "engine");
     let said = document(&world.worker(&["stop", "--execute", "--json"]));
     let worker = &said["workers"][0];
@@ -207,7 +207,7 @@ fn deaf_engines_and_what_they_left_are_ended_and_strangers_are_not() {
 
 #[test]
 fn each_way_to_be_over_has_its_state() {
-    let world = world(&[], (10, 10));
+    let world = world(&[], (60, 60));
     assert_eq!(state(&world), is("absent", "no_run"));
     let stranger = TcpListener::bind((Ipv4Addr::LOCALHOST, world.port())).unwrap();
     assert_eq!(state(&world), is("foreign", "port_taken"));
@@ -219,7 +219,7 @@ fn each_way_to_be_over_has_its_state() {
     // It dies by itself: the keeper records how, and stop proves the rest.
     world.done(&["start", "--execute"], "it starts");
     kill(pid_of(&world, "engine"), "-KILL");
-    wait_until("the end on record", || state(&world).1 == "ended");
+    world.wait_for("the end on record", || state(&world).1 == "ended");
     assert_eq!(state(&world), is("exited(signal 9)", "ended"));
     let said = world.done(&["stop"], "a dry run");
     assert!(said.contains("nothing lives"), "{said}");
@@ -232,10 +232,10 @@ fn each_way_to_be_over_has_its_state() {
     world.done(&["start", "--execute"], "it starts again");
     let engine = pid_of(&world, "engine");
     kill(pid_of(&world, "keeper"), "-KILL");
-    wait_until("the keeper's end", || world.running().len() == 1);
+    world.wait_for("the keeper's end", || world.running().len() == 1);
     assert_eq!(state(&world), is("ready", "serving"));
     kill(engine, "-KILL");
-    wait_until("the engine's end", || world.running().is_empty());
+    world.wait_for("the engine's end", || world.running().is_empty());
     assert_eq!(state(&world), is("stale", "no_exit_record"));
     world.done(&["stop", "--execute"], "nothing lives");
     assert_eq!(state(&world), is("exited(unknown)", "released"));
@@ -244,10 +244,10 @@ fn each_way_to_be_over_has_its_state() {
 
 #[test]
 fn a_worker_without_its_keeper_is_stopped_too() {
-    let world = world(&["--ignore", "INT"], (1, 10));
+    let world = world(&["--ignore", "INT"], (1, 60));
     world.done(&["start", "--execute"], "it starts");
     kill(pid_of(&world, "keeper"), "-KILL");
-    wait_until("the keeper's end", || world.running().len() == 1);
+    world.wait_for("the keeper's end", || world.running().len() == 1);
     let said = world.done(&["stop", "--execute"], "it heeds SIGTERM");
     assert!(said.contains("ended after SIGTERM"), "{said}");
     assert!(said.contains("nobody saw how"), "{said}");
@@ -257,7 +257,7 @@ fn a_worker_without_its_keeper_is_stopped_too() {
 
 #[test]
 fn an_engine_that_falls_ill_is_unhealthy() {
-    let world = world(&[], (10, 10));
+    let world = world(&[], (60, 60));
     world.done(&["start", "--execute"], "it starts");
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, world.port())).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -277,7 +277,7 @@ fn must_say_what_goes_on(world: &World) {
     let mut stop = world.sandbox().command(&words);
     let stop = stop.stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
     let mut stop = Ends(stop.expect("because it was built"));
-    wait_until("the stop", || {
+    world.wait_for("the stop", || {
         state(world) == is("stopping", "being_stopped")
     });
     kill(stop.0.id(), "-INT");
@@ -295,7 +295,7 @@ fn must_say_what_goes_on(world: &World) {
 
 #[test]
 fn one_stop_at_a_time_and_a_killed_one_is_continued() {
-    let world = world(&["--ignore", "INT"], (60, 10));
+    let world = world(&["--ignore", "INT"], (60, 60));
     world.done(&["start", "--execute"], "it starts");
     let mut first =
         world
@@ -306,7 +306,7 @@ fn one_stop_at_a_time_and_a_killed_one_is_continued() {
     let sent = |record: Option<Value>| {
         record.is_some_and(|record| record["steps"][0]["step"] == "interrupt")
     };
-    wait_until("the first signal", || sent(world.record("stop.json")));
+    world.wait_for("the first signal", || sent(world.record("stop.json")));
     assert_eq!(state(&world), is("stopping", "being_stopped"));
     let second = world.worker(&["stop", "--execute", "--lock-timeout", "0"]);
     let said = String::from_utf8_lossy(&second.stdout).into_owned();
@@ -345,7 +345,7 @@ fn one_stop_at_a_time_and_a_killed_one_is_continued() {
 /// again on the same kernel.
 #[test]
 fn a_container_that_is_gone_leaves_nothing_to_clean_up() {
-    let world = world(&[], (10, 10));
+    let world = world(&[], (60, 60));
     let inside = ["--pid", "--fork", "--mount-proc"];
     let tried = Command::new("unshare").args(inside).arg("true").output();
     if !tried.is_ok_and(|tried| tried.status.success()) {
@@ -361,7 +361,7 @@ fn a_container_that_is_gone_leaves_nothing_to_clean_up() {
         .stdout(Stdio::null())
         .spawn();
     let mut container = Ends(container.expect("because there is a shell"));
-    wait_until("the identity", || world.record("identity.json").is_some());
+    world.wait_for("the identity", || world.record("identity.json").is_some());
 
     // While it lives, its processes have no pids here: nothing is claimed, and nothing is done.
     let (shown, _) = state(&world);
@@ -376,7 +376,7 @@ fn a_container_that_is_gone_leaves_nothing_to_clean_up() {
 
     drop(container.0.stdin.take());
     container.0.wait().unwrap();
-    wait_until("the end of the container", || world.running().is_empty());
+    world.wait_for("the end of the container", || world.running().is_empty());
     assert_eq!(state(&world), is("stale", "no_exit_record"));
     world.done(&["start", "--execute"], "the one before is over");
     assert_eq!(state(&world), is("ready", "serving"));

@@ -18,7 +18,7 @@ cat "/proc/$server/cgroup" >server.cgroup
 keeper=$(systemctl --user show --property=MainPID --value 'packhouse-home-w0-*')
 kill -KILL "$keeper"
 # The manager ends the rest of a unit whose main process is gone.
-for _ in $(seq 500); do
+for _ in $(seq 3000); do
   [ -d "/proc/$server" ] || break
   sleep 0.02
 done

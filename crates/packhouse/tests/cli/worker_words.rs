@@ -1,7 +1,7 @@
 //! What people and programs are told of workers: each mistake where it belongs and once, sizes and
 //! ages, the file of a model that is in use, and one document of integers per command.
 
-use crate::worker_world::{World, kill, wait_until};
+use crate::worker_world::{World, kill};
 use serde_json::Value;
 use std::ffi::OsStr;
 use std::fs;
@@ -160,8 +160,8 @@ fn every_command_answers_in_one_document_of_integers() {
     // A signal of somebody else is not the engine's own end.
     let pid = u32::try_from(status["pid"].as_u64().expect("because it lives")).unwrap();
     kill(pid, "-KILL");
-    wait_until("its end on record", || world.record("exit.json").is_some());
-    wait_until("its keeper's end", || world.running().is_empty());
+    world.wait_for("its end on record", || world.record("exit.json").is_some());
+    world.wait_for("its keeper's end", || world.running().is_empty());
     assert_eq!(
         ask(&["status"], 0)["why"],
         "ended by signal 9, which no stop sent"

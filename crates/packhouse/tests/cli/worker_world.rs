@@ -92,7 +92,7 @@ impl World {
             "schema = \"packhouse/fleet/1\"\nname = \"home\"\nbackend = \"{backend}\"\n\
              [engine]\ncommand = {command}\npacks = false\n\
              [common]\nready_timeout_s = 30\n\
-             stop_timeouts_s = {{ interrupt = 5, terminate = 5, kill = 5 }}\n\
+             stop_timeouts_s = {{ interrupt = 60, terminate = 60, kill = 60 }}\n\
              [[worker]]\nname = \"w0\"\nrole = \"test\"\ndevice = \"cpu:{core}\"\nport = {port}\n"
         );
         fs::write(self.path("fleet.toml"), text).unwrap();
@@ -136,8 +136,19 @@ impl World {
         said
     }
 
-    /// What `worker status --json` says of the worker.
+    /// What `worker status --json` says of the worker. The engines of these tests all answer, on a
+    /// busy machine later than a status waits: then it is asked again.
     pub(crate) fn status(&self, why: &str) -> Value {
+        let begun = Instant::now();
+        loop {
+            let found = self.status_once(why);
+            if found["reason"] != "health_silent" || begun.elapsed() > PATIENCE {
+                return found;
+            }
+        }
+    }
+
+    fn status_once(&self, why: &str) -> Value {
         let output = self.worker(&["status", "--json"]);
         let said = String::from_utf8_lossy(&output.stdout);
         let errors = String::from_utf8_lossy(&output.stderr);
@@ -199,12 +210,38 @@ impl World {
         Some(serde_json::from_str(&text).unwrap_or_else(|error| panic!("{name}: {error}: {text}")))
     }
 
-    /// Nothing runs any more, and the port can be bound.
+    /// Nothing runs any more, and the port can be bound: a stop waits for all that is on record. A
+    /// keeper that is on none, as where it launched nothing, ends by itself.
     pub(crate) fn must_be_over(&self, why: &str) {
+        let launched = self.record("launched.json").unwrap_or_default();
+        let is_known = |running: &Running| launched["keeper"]["pid"] == running.pid;
+        let is_unknown = |running: &Running| running.part == Part::Keeper && !is_known(running);
+        self.wait_for("the end of keepers that are on no record", || {
+            !self.running().iter().any(is_unknown)
+        });
         assert_eq!(self.running(), [], "{why}: {}", self.files());
         TcpListener::bind((Ipv4Addr::LOCALHOST, self.port)).unwrap_or_else(|error| {
             panic!("{why}: port {}: {error}", self.port);
         });
+    }
+
+    /// Waits until it is so, and tells what runs and what is on record where it never is.
+    pub(crate) fn wait_for(&self, what: &str, is_so: impl FnMut() -> bool) {
+        wait_or(what, is_so, || {
+            format!("{:?}\n{}", self.running(), self.files())
+        });
+    }
+
+    /// Waits until engines of that number have begun: a launch is on record before its engine runs.
+    /// From then on they heed signals as they were told.
+    pub(crate) fn wait_for_starts(&self, count: usize) {
+        self.wait_for("the engine", || self.starts() == count);
+    }
+
+    /// How many engines have begun.
+    pub(crate) fn starts(&self) -> usize {
+        let starts = fs::read_to_string(self.path("starts")).unwrap_or_default();
+        starts.lines().count()
     }
 
     /// All files of the state folder with their text, for messages.
@@ -251,10 +288,15 @@ pub(crate) fn worker_words<'a>(words: &[&'a str]) -> Vec<&'a str> {
 }
 
 /// Waits until it is so.
-pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+pub(crate) fn wait_until(what: &str, is_so: impl FnMut() -> bool) {
+    wait_or(what, is_so, String::new);
+}
+
+/// Waits until it is so, and tells how things are where it never is.
+pub(crate) fn wait_or(what: &str, mut is_so: impl FnMut() -> bool, tell: impl Fn() -> String) {
     let start = Instant::now();
     while !is_so() {
-        assert!(start.elapsed() < PATIENCE, "never came: {what}");
+        assert!(start.elapsed() < PATIENCE, "never came: {what}: {}", tell());
         std::thread::sleep(Duration::from_millis(2));
     }
 }
@@ -317,7 +359,7 @@ fn python() -> &'static str {
 
 /// A port that nobody listens on, and the file whose lock keeps other tests from it, in whatever
 /// process they run. It is none that the kernel gives to those who ask for any.
-fn reserve_port() -> (fs::File, u16) {
+pub(crate) fn reserve_port() -> (fs::File, u16) {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("ports");
     fs::create_dir_all(&folder).expect("because the build folder is writable");
