@@ -160,11 +160,15 @@ fn processes_that_race_for_devices_are_never_in_together() {
     }
 }
 
-/// What an error says, without the age of whom it names: a test is some seconds old at most.
+/// What an error says, without the age of whom it names and how long was waited: on a busy machine
+/// both are longer.
 fn ageless(error: &LockError) -> String {
     let said = error.to_string();
+    let (said, waited) = said.split_once("; waited ").expect("because it tells");
+    let waited = waited.strip_suffix(" s").expect("because it is in seconds");
+    assert!(waited.parse::<u64>().is_ok(), "{said}; {waited}");
     let Some((before, after)) = said.split_once(" (started ") else {
-        return said;
+        return said.to_owned();
     };
     let (age, after) = after.split_once(" s ago)").expect("because it is an age");
     assert!(age.parse::<u64>().is_ok(), "{said}");
@@ -198,10 +202,7 @@ fn the_holder_is_named_and_holds_nothing_once_it_is_killed() {
         let error = refused(host.take(user, std::slice::from_ref(&device), SECOND_NS / 50));
         assert_eq!(
             ageless(&error),
-            format!(
-                "nvidia:GPU-0 is locked {words} by {name}, pid {}; waited 0 s",
-                key.pid
-            )
+            format!("nvidia:GPU-0 is locked {words} by {name}, pid {}", key.pid)
         );
         let LockError::Held { scope: found, .. } = error else {
             panic!("{error:?}");
@@ -221,9 +222,9 @@ fn the_holder_is_named_and_holds_nothing_once_it_is_killed() {
         .expect("because the kernel gave the lock back");
     let error = refused(host.take("a", std::slice::from_ref(&device), 0));
     assert_eq!(
-        error.to_string(),
+        ageless(&error),
         "nvidia:GPU-0 is locked for this user by a process that can't be named (the last that \
-         noted itself has ended); waited 0 s"
+         noted itself has ended)"
     );
     drop(file);
     for user in ["a", "b"] {
@@ -273,10 +274,10 @@ sys.stdin.read()
         let pid = child.0.id();
         let expected = match kind {
             "user" => "nvidia:GPU-0 is locked for this user by a process that can't be named (it \
-                       left no note); waited 0 s"
+                       left no note)"
                 .to_owned(),
             _ => format!(
-                "nvidia:GPU-0 is locked for all users by {}, pid {pid}; waited 0 s",
+                "nvidia:GPU-0 is locked for all users by {}, pid {pid}",
                 crate::started::process(pid).name,
             ),
         };
@@ -360,7 +361,7 @@ fn a_lock_is_waited_for_no_longer_than_told_and_had_when_it_is_given_back() {
         let begun = std::time::Instant::now();
         refused(host.take(user, &devices, SECOND_NS / 5));
         let waited = begun.elapsed().as_secs_f64();
-        assert!((0.2..10.0).contains(&waited), "{waited}");
+        assert!((0.2..60.0).contains(&waited), "{waited}");
     }
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| host.take("b", &devices, 60 * SECOND_NS));

@@ -51,10 +51,12 @@ def live():
 
 
 def heir():
-    """A child made while the parent ends."""
+    """A child made while the parent ends. No signal comes to it before it would note it as its own."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT, signal.SIGTERM])
     if os.fork() == 0:
         os.setsid()
         listen("heir", "ignore", "exit")
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT, signal.SIGTERM])
         live()
 
 

@@ -242,7 +242,7 @@ const STEPS: &str = r#"
 folder=$1 unit=$2 file=$3
 shift 3
 wait_for_keeper() {
-  for _ in $(seq 500); do
+  for _ in $(seq 3000); do
     [ -f "$folder/keeper.said" ] && break
     sleep 0.02
   done
