@@ -18,7 +18,7 @@ impl Drop for Ending {
 
 /// Tries until something is there.
 fn wait_for<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
-    let end = Instant::now() + Duration::from_secs(30);
+    let end = Instant::now() + Duration::from_secs(60);
     loop {
         if let Some(found) = attempt() {
             return found;
