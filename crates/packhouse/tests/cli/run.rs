@@ -1,6 +1,7 @@
 //! `run` and `env`: variables, the process that becomes the engine, and the watcher it leaves.
 
 use crate::sandbox::Sandbox;
+use crate::worker_world::{wait_or, wait_until};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::process::{Child, Stdio};
 
@@ -121,9 +122,10 @@ fn an_engine_that_opens_a_model_without_the_plugin_is_told_of() {
         blob.display()
     );
     assert!(line.starts_with(&begin), "{line}");
+    // It has spoken when it is done with all else.
+    assert_eq!(announcement_folders(&sandbox), 0);
     engine.stdin.take().unwrap().write_all(b"end\n").unwrap();
     engine.wait().unwrap();
-    assert_eq!(announcement_folders(&sandbox), 0);
 }
 
 #[test]
@@ -198,16 +200,25 @@ fn the_watcher_holds_no_descriptor_but_stderr() {
         .read_line(&mut line)
         .unwrap();
     assert_eq!(line.trim(), engine.id().to_string());
-    let watcher = watcher_of(engine.id()).expect("because the engine was started with one");
-    let mut held: Vec<String> = std::fs::read_dir(format!("/proc/{watcher}/fd"))
-        .unwrap()
-        .flatten()
-        .filter(|entry| entry.file_name() != "2")
-        .filter_map(|entry| Some(std::fs::read_link(entry.path()).ok()?.display().to_string()))
-        .filter(|target| !target.starts_with("/proc/"))
-        .collect();
-    held.dedup();
-    assert_eq!(held, ["/dev/null"]);
+    // Until it is its own program, it looks like the one that started it.
+    let watcher = watcher_of(engine.id());
+    let held = || {
+        let mut held: Vec<String> = std::fs::read_dir(format!("/proc/{watcher}/fd"))
+            .unwrap()
+            .flatten()
+            .filter(|entry| entry.file_name() != "2")
+            .filter_map(|entry| Some(std::fs::read_link(entry.path()).ok()?.display().to_string()))
+            .filter(|target| !target.starts_with("/proc/"))
+            .collect();
+        held.dedup();
+        held
+    };
+    // At moments it looks into a file of the engine's; what it holds it has at every look.
+    wait_or(
+        "nothing but /dev/null",
+        || held() == ["/dev/null"],
+        || format!("{:?}", held()),
+    );
     let session = |pid: u32| {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
         stat.rsplit(')')
@@ -223,17 +234,19 @@ fn the_watcher_holds_no_descriptor_but_stderr() {
     engine.wait().unwrap();
 }
 
-fn watcher_of(engine: u32) -> Option<u32> {
+fn watcher_of(engine: u32) -> u32 {
     let begin = format!("watch\0{engine}\0");
-    std::fs::read_dir("/proc")
-        .unwrap()
-        .flatten()
-        .find_map(|entry| {
+    let found = || {
+        let entries = std::fs::read_dir("/proc").unwrap().flatten();
+        entries.into_iter().find_map(|entry| {
             let line = std::fs::read(entry.path().join("cmdline")).ok()?;
             let is_watcher = String::from_utf8_lossy(&line).contains(&begin);
             let pid = entry.file_name().to_str()?.parse().ok()?;
             is_watcher.then_some(pid)
         })
+    };
+    wait_until("the watcher", || found().is_some());
+    found().expect("because it lives as long as its engine")
 }
 
 fn announcement_folders(sandbox: &Sandbox) -> usize {
