@@ -154,7 +154,7 @@ impl Server {
                 return load;
             }
             assert!(
-                start.elapsed() < Duration::from_secs(5),
+                start.elapsed() < PATIENCE,
                 "no `packhouse:` report: the plug-in was not loaded, or did not announce its \
                  load; its lines: {:?}\n{}",
                 self.lines(),

@@ -144,10 +144,7 @@ fn try_unchanged(place: &Place, list: &[&Mutant]) -> Result<(), Box<dyn Error>> 
         filters.dedup();
         let asked: &[&String] = if is_whole { &[] } else { &filters };
         let built = place.build(suite)?;
-        let names = match place.run(&built, asked)? {
-            Run::Passed(names) => names,
-            other => return Err(format!("without a mutant, {suite:?}: {other:?}").into()),
-        };
+        let names = passed(suite, || place.run(&built, asked, UNCHANGED_LIMIT))?;
         for filter in filters {
             if !names.iter().any(|name| name.contains(filter.as_str())) {
                 return Err(format!("no test of {suite:?} matches {filter:?}").into());
@@ -155,6 +152,25 @@ fn try_unchanged(place: &Place, list: &[&Mutant]) -> Result<(), Box<dyn Error>> 
         }
     }
     Ok(())
+}
+
+/// The names of the tests of a suite that all pass. One that fails is named, and they are run once
+/// more: a machine that stands still for a while must not keep every mutant from being tried.
+fn passed(
+    suite: &Suite,
+    mut run: impl FnMut() -> Result<Run, Box<dyn Error>>,
+) -> Result<Vec<String>, Box<dyn Error>> {
+    let mut ended = run()?;
+    if let Run::Failed(name) = &ended {
+        println!("mutants: run again, since without a mutant there failed: {name}");
+        ended = run()?;
+    }
+    match ended {
+        Run::Passed(names) => Ok(names),
+        Run::Failed(_) | Run::TimedOut => {
+            Err(format!("without a mutant, {suite:?}: {ended:?}").into())
+        }
+    }
 }
 
 /// Applies one mutant to the copy, runs its tests and takes it back. An `Err` inside: it is not
@@ -168,7 +184,7 @@ fn try_mutant(place: &Place, mutant: &Mutant) -> Result<Result<String, String>, 
     let outcome = place
         .build(&mutant.suite)
         .map_err(|error| error.to_string());
-    let outcome = outcome.map(|built| place.run(&built, &filters));
+    let outcome = outcome.map(|built| place.run(&built, &filters, LIMIT));
     std::fs::write(&path, original)?;
     let run = match outcome {
         Err(why) => return Ok(Err(why)),
@@ -317,8 +333,13 @@ impl Place {
         Ok(program.ok_or("cargo names no test program")?)
     }
 
-    /// Runs tests until one fails.
-    fn run(&self, built: &Built, filters: &[&String]) -> Result<Run, Box<dyn Error>> {
+    /// Runs tests until one fails or the time is over.
+    fn run(
+        &self,
+        built: &Built,
+        filters: &[&String],
+        limit: Duration,
+    ) -> Result<Run, Box<dyn Error>> {
         // What a test leaves there that was stopped goes with the folder.
         if self.temp.exists() {
             std::fs::remove_dir_all(&self.temp)?;
@@ -343,7 +364,7 @@ impl Place {
                 }
             }
         });
-        let run = watch(&mut child, &lines);
+        let run = watch(&mut child, &lines, limit);
         child.kill()?;
         child.wait()?;
         run
@@ -351,8 +372,12 @@ impl Place {
 }
 
 /// Follows tests to their end or to the first failure.
-fn watch(child: &mut Child, lines: &Receiver<String>) -> Result<Run, Box<dyn Error>> {
-    let end = Instant::now() + LIMIT;
+fn watch(
+    child: &mut Child,
+    lines: &Receiver<String>,
+    limit: Duration,
+) -> Result<Run, Box<dyn Error>> {
+    let end = Instant::now() + limit;
     let mut passed = Vec::new();
     loop {
         let left = end.saturating_duration_since(Instant::now());
@@ -392,6 +417,8 @@ fn test_program(message: &str) -> Option<Built> {
 
 /// Longest that the tests of one mutant may take.
 const LIMIT: Duration = Duration::from_secs(300);
+/// Longest that the tests of all asked mutants of a suite may take without one.
+const UNCHANGED_LIMIT: Duration = Duration::from_secs(1500);
 
 #[cfg(test)]
 mod tests {
@@ -404,6 +431,25 @@ mod tests {
         assert_eq!(places(5, 3, 4), [4, 0, 1]);
         assert_eq!(places(5, 9, u32::MAX), [0, 1, 2, 3, 4]);
         assert_eq!(places(0, 3, 7), [0; 0]);
+    }
+
+    #[test]
+    fn unchanged_tests_that_fail_once_are_run_again_and_twice_are_an_error() {
+        let suite = mutant("a").suite;
+        let told = |runs: [Run; 2]| {
+            let mut runs = runs.into_iter();
+            let found = passed(&suite, || Ok(runs.next().expect("because it is run twice")));
+            (found.map_err(|error| error.to_string()), runs.count())
+        };
+        let failed = || Run::Failed("one".to_owned());
+        let whole = || Run::Passed(vec!["one".to_owned()]);
+        let names = Ok(vec!["one".to_owned()]);
+        assert_eq!(told([whole(), failed()]), (names.clone(), 1));
+        assert_eq!(told([failed(), whole()]), (names, 0));
+        let (error, _) = told([failed(), failed()]);
+        assert!(error.is_err_and(|text| text.contains("without a mutant")));
+        let (error, left) = told([Run::TimedOut, whole()]);
+        assert!(error.is_err_and(|text| text.contains("TimedOut")) && left == 1);
     }
 
     fn mutant(find: &str) -> Mutant {
