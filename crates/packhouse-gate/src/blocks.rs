@@ -170,9 +170,11 @@ impl Noise {
         })
     }
 
-    /// The detectable saving in whole nanoseconds, rounded up: a gate below it is refused.
+    /// The detectable saving in whole nanoseconds, rounded up: a gate below it is refused. One that
+    /// is below 0 is 0; one above all that a gate can ask for is the most that one can.
     pub fn detectable_ns(&self) -> u64 {
-        u64::try_from(self.detectable.ceiling()).unwrap_or(0)
+        let ceiling = self.detectable.ceiling().max(0);
+        u64::try_from(ceiling).unwrap_or(u64::MAX)
     }
 }
 
@@ -234,7 +236,7 @@ fn sum(spans: [u64; 2]) -> i128 {
 }
 
 /// The sums of all pairs, each with itself and each pair once.
-fn pair_sums(values: &[i128]) -> Vec<i128> {
+pub(crate) fn pair_sums(values: &[i128]) -> Vec<i128> {
     let with_later = |(index, left): (usize, &i128)| {
         let left = *left;
         values[index..].iter().map(move |right| left + right)

@@ -15,6 +15,7 @@ pub use judge::{Disposition, Gate, Judged, Misjudged, Outcome, judge};
 
 pub use thresholds::{Bound, Detectable, SameWork, Thresholds, Undetectable};
 
+use crate::rational::Rational;
 use crate::sign::{SignTest, sign_test};
 use crate::suite::{NoSummary, median};
 use packhouse_base::Blame;
@@ -170,7 +171,7 @@ impl Pair {
             headline_percent: percent("headline", control.headline, candidate.headline)?,
             wins,
             losses,
-            sign: sign_test(wins, losses).ok_or(NoPair::TooMany { rows })?,
+            sign: sign_test(wins, losses).map_err(|_| NoPair::TooMany { rows })?,
             median_delta: median(&only(|it| it.absolute))?,
             median_percent: median(&only(|it| it.percent))?,
             cycle_percent: percent("cycle", control.cycle_ms, candidate.cycle_ms)?,
@@ -194,14 +195,16 @@ impl Drafts {
 }
 
 impl Work {
+    /// `accepted / drafted`, rounded once: counts above 2^53 would be rounded before they are
+    /// divided.
     fn acceptance(&self) -> Result<f64, NoPair> {
         let Self {
             accepted, drafted, ..
         } = *self;
-        match drafted {
-            0 => Err(NoPair::NoWork),
+        let share = Rational::new(i128::from(accepted), i128::from(drafted));
+        match share.ok_or(NoPair::NoWork)? {
             _ if accepted > drafted => Err(NoPair::Accepted { accepted, drafted }),
-            _ => Ok(accepted as f64 / drafted as f64),
+            share => Ok(share.to_binary64()),
         }
     }
 }

@@ -17,18 +17,62 @@ const MOST_STARTS: usize = 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Start(Rational);
 
-impl Start {
-    /// Takes the median of a start's rows, exactly; `None` without rows, and where a row is no
-    /// number or needs more than 127 bits.
-    pub fn of_rows(rows: &[f64]) -> Option<Self> {
-        let rows = rows.iter().map(|row| Rational::of_binary64(*row));
-        let mut rows: Vec<Rational> = rows.collect::<Option<_>>()?;
-        rows.sort();
-        let upper = *rows.get(rows.len() / 2)?;
-        match rows.len().is_multiple_of(2) {
-            true => Some(Self(rows[rows.len() / 2 - 1].plus(upper)?.half()?)),
-            false => Some(Self(upper)),
+/// Why rows show nothing of a start.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+pub enum NoStart {
+    /// There is no row.
+    #[error("the start has no row")]
+    Empty,
+    /// A row is no number.
+    #[error("row {row} is {value}, expected a number")]
+    NoNumber {
+        /// The row, counted from 0.
+        row: usize,
+        /// Its value.
+        value: f64,
+    },
+    /// A row is so small or large that no fraction of 127 bits is it.
+    #[error("row {row} is {value}, which needs more than 127 bits")]
+    TooFine {
+        /// The row, counted from 0.
+        row: usize,
+        /// Its value.
+        value: f64,
+    },
+    /// The mean of the middle two needs more than 127 bits.
+    #[error("the mean of the middle two rows needs more than 127 bits")]
+    Middle,
+}
+
+impl NoStart {
+    /// Whose side it is on: whoever measured.
+    pub fn blame(&self) -> Blame {
+        match self {
+            Self::Empty | Self::NoNumber { .. } | Self::TooFine { .. } | Self::Middle => {
+                Blame::Caller
+            }
         }
+    }
+}
+
+impl Start {
+    /// Takes the median of a start's rows, of which there is one, exactly.
+    pub fn of_rows(rows: &[f64]) -> Result<Self, NoStart> {
+        let exact = |(row, value): (usize, &f64)| {
+            let value = *value;
+            let reason = match value.is_finite() {
+                true => NoStart::TooFine { row, value },
+                false => NoStart::NoNumber { row, value },
+            };
+            Rational::of_binary64(value).ok_or(reason)
+        };
+        let rows = rows.iter().enumerate().map(exact);
+        let mut rows: Vec<Rational> = rows.collect::<Result<_, _>>()?;
+        rows.sort();
+        let upper = *rows.get(rows.len() / 2).ok_or(NoStart::Empty)?;
+        let lower = rows[(rows.len() - 1) / 2];
+        let middle = lower.plus(upper).and_then(Rational::half);
+        middle.map(Self).ok_or(NoStart::Middle)
     }
 
     /// The median of its rows.
@@ -97,7 +141,7 @@ pub fn permutation(control: &[Start], candidate: &[Start]) -> Result<Permuted, U
         control_count.max(candidate_count) <= MOST_STARTS
             && least.denominator() <= i128::from(MOST_CHOICES)
     };
-    let Some(least_attainable) = least.filter(few) else {
+    let Some(least_attainable) = least.ok().filter(few) else {
         let (control, candidate) = sizes;
         return Err(Unpermuted::TooMany { control, candidate });
     };

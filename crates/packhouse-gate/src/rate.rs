@@ -213,6 +213,12 @@ pub enum NoRate {
         /// Tokens that came.
         arrived: u64,
     },
+    /// Nothing came, or a server counted nothing: that is no rate, and none of 0.
+    #[error("{window} counts no token")]
+    NoToken {
+        /// The window's name.
+        window: &'static str,
+    },
     /// A part of a response has no wall rate.
     #[error("wall is of a whole response, not of its first tokens")]
     Cut,
@@ -234,6 +240,7 @@ impl NoRate {
             | Self::TooFew { .. }
             | Self::First { .. }
             | Self::Fewer { .. }
+            | Self::NoToken { .. }
             | Self::Cut
             | Self::NotReported
             | Self::Instant => Blame::Caller,
@@ -388,6 +395,10 @@ impl Rate {
 
     fn of(window: Window, counted: u64, ends: (u64, u64), arrived: u64) -> Result<Self, NoRate> {
         let (from_ns, to_ns) = ends;
+        if counted == 0 {
+            let window = window.name();
+            return Err(NoRate::NoToken { window });
+        }
         if from_ns >= to_ns {
             return Err(NoRate::Instant);
         }

@@ -116,6 +116,16 @@ impl Rational {
         self.plus(other.opposite())
     }
 
+    /// The product; `None` where it needs more than 127 bits above or below the line.
+    pub fn times(self, other: Self) -> Option<Self> {
+        // What is in both is divided out first, so that nothing larger than the product is made.
+        let left = Self::new(self.numerator, other.denominator)?;
+        let right = Self::new(other.numerator, self.denominator)?;
+        let numerator = left.numerator.checked_mul(right.numerator)?;
+        let denominator = left.denominator.checked_mul(right.denominator)?;
+        Self::new(numerator, denominator)
+    }
+
     /// The same size with the other sign.
     pub fn opposite(self) -> Self {
         Self {

@@ -3,8 +3,12 @@
 //! - Differences of zero are left out (Wilcoxon's own rule); equal sizes share the mean of their
 //!   ranks, and the distribution counted is the one of those ranks.
 //! - Every outcome of the signs is counted: no normal approximation, at any size.
+//! - The shift that these ranks estimate has a lower bound of theirs, at a rate of error that is
+//!   exact, or lower where differences are equal or zero.
 
-use crate::rational::Rational;
+use crate::blocks::pair_sums;
+use crate::rational::{Rational, in_one_unit};
+use packhouse_base::Blame;
 
 /// Differences that are taken at most: 2^n stays within 127 bits.
 pub const MOST_DIFFERENCES: usize = 120;
@@ -45,12 +49,78 @@ impl Equivalence {
     }
 }
 
-/// Tests whether differences are above zero. `None` where there are more than `MOST_DIFFERENCES`.
-/// Without any difference both values are 1.
-pub fn signed_rank(differences: &[Rational]) -> Option<SignedRank> {
-    if differences.len() > MOST_DIFFERENCES {
-        return None;
+/// The lower bound of the Hodges-Lehmann shift. Its unit of analysis is whatever a difference is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ShiftBound {
+    /// The bound: one of the means of all pairs.
+    pub lower: Rational,
+    /// Its place among these, sorted, counted from 1.
+    pub rank: u64,
+    /// How often it is above the shift, where the differences are symmetric around that: at most
+    /// so.
+    pub error: Rational,
+}
+
+/// Why nothing was ranked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unranked {
+    /// There are more differences than are counted.
+    #[error("there are {differences} differences, at most {MOST_DIFFERENCES} are taken")]
+    TooMany {
+        /// Differences there are.
+        differences: usize,
+    },
+    /// So few differences can give no bound at that rate of error.
+    #[error(
+        "{differences} differences are wrong at least 1 of 2^{differences} times, more than {error}"
+    )]
+    TooFew {
+        /// Differences there are.
+        differences: usize,
+        /// The rate of error that was asked for.
+        error: Rational,
+    },
+    /// A rate of error that is none.
+    #[error("the rate of error is {error}, expected above 0 and below 1/2")]
+    Error {
+        /// The rate.
+        error: Rational,
+    },
+    /// Differences have no unit in common that is coarse enough.
+    #[error("differences need more than 103 bits in one unit")]
+    NoUnit,
+    /// A margin of nothing, or of less.
+    #[error("the margin is {margin}, expected one above 0")]
+    Margin {
+        /// The margin.
+        margin: Rational,
+    },
+    /// A difference and the margin have no sum that can be written down.
+    #[error("difference {index} and the margin need more than 127 bits together")]
+    TooFine {
+        /// The difference, counted from 0.
+        index: usize,
+    },
+}
+
+impl Unranked {
+    /// Whose side it is on: whoever measured, or chose the margin.
+    pub fn blame(&self) -> Blame {
+        match self {
+            Self::TooMany { .. }
+            | Self::TooFew { .. }
+            | Self::Error { .. }
+            | Self::NoUnit
+            | Self::Margin { .. }
+            | Self::TooFine { .. } => Blame::Caller,
+        }
     }
+}
+
+/// Tests whether differences, `MOST_DIFFERENCES` at most, are above zero. Without any difference
+/// both values are 1.
+pub fn signed_rank(differences: &[Rational]) -> Result<SignedRank, Unranked> {
+    few(differences)?;
     let ranked = doubled_ranks(differences);
     let all: usize = ranked.iter().map(|(rank, _)| rank).sum();
     let positive = ranked.iter().filter(|(_, is_positive)| *is_positive);
@@ -65,7 +135,7 @@ pub fn signed_rank(differences: &[Rational]) -> Option<SignedRank> {
             .expect("because 2^120 is above zero")
             .to_binary64()
     };
-    Some(SignedRank {
+    Ok(SignedRank {
         pairs: ranked.len() as u64,
         doubled_rank_sum: sum as u64,
         one_sided: share(at_least),
@@ -74,20 +144,72 @@ pub fn signed_rank(differences: &[Rational]) -> Option<SignedRank> {
 }
 
 /// Tests whether differences are within `margin` of zero, by the signed ranks of `difference +
-/// margin` and of `margin - difference`. `None` where the margin is not above zero, where there are
-/// too many differences, and where a sum needs more than 127 bits.
-pub fn equivalence(differences: &[Rational], margin: Rational) -> Option<Equivalence> {
+/// margin` and of `margin - difference`. The margin is above zero.
+pub fn equivalence(differences: &[Rational], margin: Rational) -> Result<Equivalence, Unranked> {
+    few(differences)?;
     if margin <= Rational::ZERO {
-        return None;
+        return Err(Unranked::Margin { margin });
     }
-    let above = differences.iter().map(|it| it.plus(margin));
-    let below = differences.iter().map(|it| margin.minus(*it));
-    let above: Option<Vec<Rational>> = above.collect();
-    let below: Option<Vec<Rational>> = below.collect();
-    Some(Equivalence {
-        above_lower: signed_rank(&above?)?.one_sided,
-        below_upper: signed_rank(&below?)?.one_sided,
+    let moved = |by: fn(Rational, Rational) -> Option<Rational>| {
+        let moved = differences.iter().enumerate();
+        let moved = moved
+            .map(|(index, one)| by(margin, *one).ok_or(Unranked::TooFine { index }))
+            .collect::<Result<Vec<Rational>, Unranked>>();
+        signed_rank(&moved?)
+    };
+    Ok(Equivalence {
+        above_lower: moved(Rational::plus)?.one_sided,
+        below_upper: moved(Rational::minus)?.one_sided,
     })
+}
+
+/// The one-sided lower bound of the Hodges-Lehmann shift, wrong at most so often: of the means of
+/// all pairs, each with itself too, sorted, the one at the last rank `k` for which
+/// `P(W <= k - 1) <= error`, where W is the rank sum of as many differences without equal sizes.
+pub fn shift_lower(differences: &[Rational], error: Rational) -> Result<ShiftBound, Unranked> {
+    few(differences)?;
+    let half = Rational::new(1, 2).expect("because 2 is above zero");
+    if error <= Rational::ZERO || error >= half {
+        return Err(Unranked::Error { error });
+    }
+    let (whole, below) = in_one_unit(differences).ok_or(Unranked::NoUnit)?;
+    let doubled = below.checked_mul(2).ok_or(Unranked::NoUnit)?;
+    let count = differences.len();
+    // Without equal sizes the doubled rank of each is twice its place.
+    let ranked: Vec<(usize, bool)> = (1..=count).map(|place| (2 * place, false)).collect();
+    let ways = ways(&ranked, count * (count + 1));
+    let (mut rank, mut missed, mut tail) = (0_usize, Rational::ZERO, 0_i128);
+    // Odd sums of doubled ranks have no way.
+    for ways in ways.iter().step_by(2) {
+        tail += ways;
+        let share = Rational::new(tail, 1_i128 << count).expect("because 2^120 is above zero");
+        if share > error {
+            break;
+        }
+        (rank, missed) = (rank + 1, share);
+    }
+    let mut sums = pair_sums(&whole);
+    sums.sort_unstable();
+    let place = rank.checked_sub(1);
+    let lower = place.and_then(|place| sums.get(place)).copied();
+    let Some(lower) = lower else {
+        return Err(Unranked::TooFew {
+            differences: count,
+            error,
+        });
+    };
+    Ok(ShiftBound {
+        lower: Rational::new(lower, doubled).ok_or(Unranked::NoUnit)?,
+        rank: rank as u64,
+        error: missed,
+    })
+}
+
+fn few(differences: &[Rational]) -> Result<(), Unranked> {
+    match differences.len() {
+        0..=MOST_DIFFERENCES => Ok(()),
+        differences => Err(Unranked::TooMany { differences }),
+    }
 }
 
 /// Twice the rank of each difference that is not zero, by size, and whether it is above zero.

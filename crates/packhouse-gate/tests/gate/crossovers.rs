@@ -184,6 +184,18 @@ fn acceptance_may_differ_by_a_thousandth_where_work_need_not_be_the_same() {
     );
 }
 
+/// Counts above 2^53 were rounded before they were divided.
+#[test]
+fn an_acceptance_of_large_counts_is_rounded_once() {
+    let (mut control, mut candidate) = (control(), candidate());
+    (work(&mut control).accepted, work(&mut control).drafted) = (1, 1);
+    let counts = ((1_u64 << 55) + 1, (1_u64 << 55) + 6);
+    (work(&mut candidate).accepted, work(&mut candidate).drafted) = counts;
+    let pair = Pair::of(&control, &candidate).expect("because they are a pair");
+    let drafts = pair.work.expect("because both have a draft");
+    assert_eq!(drafts.acceptance_delta, -(2_f64.powi(-53)));
+}
+
 #[test]
 fn each_gate_fails_alone_at_its_own_threshold() {
     let fails = |control: &Leg, candidate: &Leg| failed(&phase_one(&METADATA, control, candidate));

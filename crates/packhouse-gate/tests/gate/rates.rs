@@ -204,6 +204,10 @@ fn what_is_no_rate_says_why() {
         said(two.rate(Window::ServerReported)),
         "server-reported is not made from arrivals"
     );
+    // A response without a token had a wall rate, of 0.
+    assert_eq!(said(none.rate(Window::Wall)), "wall counts no token");
+    let nothing = Rate::server_reported(Tokens::of(0), Nanos::of(5));
+    assert_eq!(said(nothing), "server-reported counts no token");
     let instant = Rate::server_reported(Tokens::of(1), Nanos::of(0));
     assert_eq!(said(instant), "a span of 0 ns has no rate");
     let bad = |started, ended, bursts: &[Burst]| {

@@ -1,6 +1,6 @@
 //! Counters of a draft: what contradicts what, and the alarm.
 
-use packhouse_gate::recorded::rise;
+use packhouse_gate::recorded::{NoFigure, rise};
 use packhouse_gate::speculation::{Contradiction, Counters, Speculation, StaleVerifier};
 
 fn counters() -> Counters {
@@ -123,12 +123,13 @@ fn flat_survival_trips_the_alarm_of_a_stale_verifier() {
 
 #[test]
 fn a_counter_rises_by_whole_numbers_or_not_at_all() {
-    assert_eq!(rise(10.0, 1619.0), Some(1609));
-    assert_eq!(rise(0.1, 3.1000005), Some(3));
-    assert_eq!(rise(0.0, 3.00001), None);
-    assert_eq!(rise(3.0, 2.0), None);
-    assert_eq!(rise(5.0, 5.0), Some(0));
-    assert_eq!(rise(0.0, f64::NAN), None);
-    assert_eq!(rise(0.0, f64::INFINITY), None);
-    assert_eq!(rise(0.0, 1e16), None);
+    assert_eq!(rise(10.0, 1619.0), Ok(1609));
+    assert_eq!(rise(0.1, 3.1000005), Ok(3));
+    assert_eq!(rise(5.0, 5.0), Ok(0));
+    assert_eq!(rise(0.0, 3.00001), Err(NoFigure::Broken { rise: 3.00001 }));
+    let (before, after) = (3.0, 2.0);
+    assert_eq!(rise(before, after), Err(NoFigure::Fell { before, after }));
+    for after in [f64::NAN, f64::INFINITY, 1e16] {
+        assert!(rise(0.0, after).is_err(), "{after}");
+    }
 }

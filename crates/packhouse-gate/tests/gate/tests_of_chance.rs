@@ -8,7 +8,7 @@ use packhouse_gate::permutation::{Start, Unpermuted, permutation};
 use packhouse_gate::rational::Rational;
 use packhouse_gate::sequential::{Look, Plan, Step, Unplanned};
 use packhouse_gate::suite::{NoSummary, Summary, class_balanced, percentile};
-use packhouse_gate::wilcoxon::{equivalence, signed_rank};
+use packhouse_gate::wilcoxon::{Unranked, equivalence, shift_lower, signed_rank};
 
 fn block(control: u64, candidate: u64) -> Spans {
     Spans {
@@ -85,6 +85,12 @@ fn noise_is_the_same_from_spans_and_from_their_savings() {
         Noise::of_savings(&many),
         Err(Unpaired::TooMany { blocks: 1_001 })
     );
+    // What is detectable was 0 where it was more than a gate can ask for, and every gate passed.
+    let wild = [Rational::whole(i64::MAX), Rational::whole(i64::MIN)];
+    let wild = wild.map(|value| value.plus(value).expect("because it is small"));
+    let wild = Noise::of_savings(&wild).expect("because there are savings");
+    assert!(wild.detectable > Rational::new(1 << 64, 1).expect("because 1 is above zero"));
+    assert_eq!(wild.detectable_ns(), u64::MAX);
     let fine = [Rational::new(1, 3_i128.pow(60)), Rational::new(1, 1 << 100)];
     let fine = fine.map(|value| value.expect("because it is above zero"));
     assert_eq!(Noise::of_savings(&fine), Err(Unpaired::TooFine));
@@ -139,8 +145,20 @@ fn blocks_that_are_none_are_refused() {
 fn rows_of_one_start_make_one_start() {
     let start = Start::of_rows(&[30.5, 31.5, 90.0, 31.0]).expect("because there are rows");
     assert_eq!(start.figure().to_string(), "125/4");
-    assert_eq!(Start::of_rows(&[]), None);
-    assert_eq!(Start::of_rows(&[1.0, f64::NAN]), None);
+    let said = |rows: &[f64]| {
+        let none = Start::of_rows(rows).expect_err("because it is none");
+        none.to_string()
+    };
+    assert_eq!(said(&[]), "the start has no row");
+    assert_eq!(said(&[1.0, f64::NAN]), "row 1 is NaN, expected a number");
+    assert_eq!(
+        said(&[1e-60]),
+        format!("row 0 is {}, which needs more than 127 bits", 1e-60)
+    );
+    assert_eq!(
+        said(&[2_f64.powi(-120), 2_f64.powi(60)]),
+        "the mean of the middle two rows needs more than 127 bits"
+    );
     let starts = |figures: &[f64]| -> Vec<Start> {
         let start = |figure: &f64| Start::of_rows(&[*figure; 13]).expect("because of rows");
         figures.iter().map(start).collect()
@@ -183,7 +201,12 @@ fn differences_at_zero_and_at_the_most() {
     assert_eq!((none.pairs, none.one_sided, none.two_sided), (0, 1.0, 1.0));
     let all = signed_rank(&whole(&[3; 120])).expect("because 120 are taken");
     assert_eq!(all.one_sided, 2_f64.powi(-120));
-    assert_eq!(signed_rank(&whole(&[3; 121])), None);
+    let many = Unranked::TooMany { differences: 121 };
+    assert_eq!(signed_rank(&whole(&[3; 121])), Err(many));
+    assert_eq!(
+        many.to_string(),
+        "there are 121 differences, at most 120 are taken"
+    );
     let values = whole(&[1, -1, 2, 0, -2, 1, 0, -1]);
     let within = equivalence(&values, Rational::whole(5)).expect("because they are few");
     assert!(within.is_equivalent(0.05) && within.excludes_regression(0.05));
@@ -191,7 +214,54 @@ fn differences_at_zero_and_at_the_most() {
     let gains = whole(&[9, 8, 9, 10, 11, 9, 8, 9]);
     let gain = equivalence(&gains, Rational::whole(5)).expect("because they are few");
     assert!(!gain.is_equivalent(0.05) && gain.excludes_regression(0.05));
-    assert_eq!(equivalence(&gains, Rational::ZERO), None);
+    let none = equivalence(&gains, Rational::ZERO).expect_err("because there is no margin");
+    assert_eq!(none.to_string(), "the margin is 0, expected one above 0");
+    assert_eq!(
+        equivalence(&whole(&[3; 121]), Rational::whole(1)),
+        Err(many)
+    );
+    let fine = Rational::new(1, 1 << 100).expect("because it is above zero");
+    let wide = Rational::new(1, 3_i128.pow(60)).expect("because it is above zero");
+    let none = equivalence(&[Rational::whole(1), wide], fine).expect_err("because it is fine");
+    assert_eq!(
+        none.to_string(),
+        "difference 1 and the margin need more than 127 bits together"
+    );
+}
+
+/// The shift had a bound of the median beside it, and none of its own.
+#[test]
+fn a_shift_has_a_lower_bound_of_its_own_ranks() {
+    let whole = |values: &[i64]| -> Vec<Rational> {
+        values.iter().map(|value| Rational::whole(*value)).collect()
+    };
+    let twentieth = Rational::new(1, 20).expect("because 20 is above zero");
+    let bound = |values: &[i64]| {
+        let bound = shift_lower(&whole(values), twentieth).expect("because they are enough");
+        (bound.lower.to_string(), bound.rank, bound.error.to_string())
+    };
+    // Ranks by tables of the test: 1 of 5, 3 of 6, 11 of 10, 22 of 13; errors by all signs.
+    assert_eq!(bound(&[3, 1, 4, 1, 5]), ("1".into(), 1, "1/32".into()));
+    assert_eq!(bound(&[1, 2, 3, 4, 5, 6]), ("2".into(), 3, "3/64".into()));
+    let ten = bound(&[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
+    assert_eq!(ten, ("7/2".into(), 11, "43/1024".into()));
+    assert_eq!(bound(&[0; 13]), ("0".into(), 22, "193/4096".into()));
+    let said = |values: &[i64], error| {
+        let none = shift_lower(&whole(values), error).expect_err("because there is none");
+        none.to_string()
+    };
+    assert_eq!(
+        said(&[9, 9, 9, 9], twentieth),
+        "4 differences are wrong at least 1 of 2^4 times, more than 1/20"
+    );
+    assert!(said(&[], twentieth).starts_with("0 differences are wrong"));
+    for error in [Rational::ZERO, Rational::whole(1), Rational::whole(-1)] {
+        let expected = format!("the rate of error is {error}, expected above 0 and below 1/2");
+        assert_eq!(said(&[1; 9], error), expected);
+    }
+    assert!(said(&[1; 121], twentieth).starts_with("there are 121 differences"));
+    let most = shift_lower(&whole(&[7; 120]), twentieth).expect("because 120 are taken");
+    assert_eq!(most.lower, Rational::whole(7));
 }
 
 /// A difference that is not significant is no proof of none: that needs a margin, and enough pairs.

@@ -1,12 +1,16 @@
 //! Published figures of the reference lab, made again to the last bit that was published.
 
 use crate::failures::TWO_CONTROLS;
+use packhouse_base::Blame;
 use packhouse_gate::blocks::{Noise, Paired, Spans};
 use packhouse_gate::bootstrap::{SEED, Statistic, hierarchical_lower_95};
 use packhouse_gate::crossover::{Control, ControlNoise};
 use packhouse_gate::random::Xoshiro;
 use packhouse_gate::rate::{Arrivals, Burst, Window};
-use packhouse_gate::recorded::{agrees, converted, cycle_ms, response_rates, rise, window_rates};
+use packhouse_gate::recorded::{
+    NoFigure, agrees, converted, cycle_ms, is_reproduced, reproduction_floor, response_rates, rise,
+    window_rates,
+};
 use packhouse_gate::sign::{least_attainable, sign_test};
 use packhouse_gate::speculation::{Counters, Speculation};
 use packhouse_gate::suite::{Summary, median};
@@ -55,46 +59,123 @@ fn row_0_of_the_record_has_both_its_rates_to_the_last_bit() {
     assert_eq!(rates.full_inter_token, 33.75566321363123);
 }
 
+/// Whatever had no rate had none without a word: each cause has its own now.
 #[test]
-fn a_window_without_a_span_or_with_one_token_has_no_rate() {
+fn a_window_without_a_span_or_with_one_token_says_why_it_has_no_rate() {
     let offsets = [1.0, 1.0, 3.0];
-    assert_eq!(window_rates(&offsets, 0), None);
-    assert_eq!(window_rates(&offsets, 1), None);
-    assert_eq!(window_rates(&offsets, 2), None);
-    assert_eq!(window_rates(&offsets, 4), None);
-    assert_eq!(window_rates(&[f64::NAN, 2.0], 2), None);
-    assert!(window_rates(&offsets, 3).is_some());
-    assert_eq!(response_rates(0, 1.0, 1.0), None);
-    assert_eq!(response_rates(5, 1.0, 0.0), None);
-    assert_eq!(cycle_ms(1.0, 0), None);
-    assert_eq!(cycle_ms(0.25, 4), Some(62.5));
+    let said = |offsets: &[f64], events| {
+        let none = window_rates(offsets, events);
+        none.expect_err("because it has none").to_string()
+    };
+    for events in [0, 1] {
+        let expected = format!("{events} events have no interval between them");
+        assert_eq!(said(&offsets, events), expected);
+    }
+    assert_eq!(
+        said(&offsets, 2),
+        "the span is 0, expected a number above 0"
+    );
+    assert_eq!(said(&offsets, 4), "there are 3 offsets for 4 events");
+    assert_eq!(said(&[], 2), "there are 0 offsets for 2 events");
+    assert_eq!(
+        said(&[f64::NAN, 2.0], 2),
+        "the span is NaN, expected a number above 0"
+    );
+    assert_eq!(
+        said(&[0.0, 5e-324], 2),
+        "the rate is inf, expected a number above 0"
+    );
+    assert!(window_rates(&[0.0, f64::INFINITY], 2).is_err());
+    assert!(window_rates(&offsets, 3).is_ok());
+    let said = |tokens, elapsed, after_first| {
+        let none = response_rates(tokens, elapsed, after_first);
+        none.expect_err("because it has none").to_string()
+    };
+    assert_eq!(said(0, 1.0, 1.0), "there is no token");
+    assert_eq!(
+        said(5, 1.0, 0.0),
+        "the time after the first token is 0, expected a number above 0"
+    );
+    assert_eq!(
+        said(5, 1.0, 1.5),
+        "1.5 s after the first token are more than 1 s for all"
+    );
     for seconds in [0.0, -1.0, f64::NAN, f64::INFINITY] {
-        assert_eq!(cycle_ms(seconds, 5), None, "{seconds}");
-        assert_eq!(response_rates(5, seconds, 1.0), None, "{seconds}");
-        assert_eq!(response_rates(5, 1.0, seconds), None, "{seconds}");
+        assert!(said(5, seconds, 1.0).starts_with("the whole time is "));
+        assert!(said(5, 1.0, seconds).starts_with("the time after the first token is "));
+        let none = cycle_ms(seconds, 5).expect_err("because it has none");
+        assert!(none.to_string().starts_with("the decode time is "));
     }
-    assert_eq!(response_rates(5, 1.0, 1.5), None);
-    assert!(response_rates(5, 1.0, 1.0).is_some());
-    for last in [f64::INFINITY, 5e-324] {
-        assert_eq!(window_rates(&[0.0, last], 2), None, "{last}");
-    }
+    assert!(response_rates(5, 1.0, 1.0).is_ok());
+    assert_eq!(
+        cycle_ms(1.0, 0),
+        Err(NoFigure::Nothing { counted: "cycle" })
+    );
+    assert_eq!(cycle_ms(0.25, 4), Ok(62.5));
+    assert_eq!(NoFigure::Events { events: 1 }.blame(), Blame::Caller);
+}
+
+/// Above 2^53 a count was rounded before anything was divided by it.
+#[test]
+fn a_count_that_binary64_would_round_is_refused_by_name() {
+    let most = 1_u64 << 53;
+    let rates = response_rates(most, 2.0, 1.0).expect("because it is not rounded");
+    assert_eq!(rates.wall, 2_f64.powi(52));
+    assert_eq!(rates.full_inter_token, 9_007_199_254_740_991.0);
+    let said = |none: NoFigure| none.to_string();
+    let more = "are 9007199254740993, at most 2^53 are taken";
+    let tokens = response_rates(most + 1, 2.0, 1.0).expect_err("because it would be");
+    assert_eq!(said(tokens), format!("tokens {more}"));
+    let cycles = cycle_ms(1.0, most + 1).expect_err("because it would be");
+    assert_eq!(said(cycles), format!("cycles {more}"));
+    let events = converted(1.0, most + 1).expect_err("because it would be");
+    assert_eq!(said(events), format!("events {more}"));
 }
 
 /// A counter that fell by less than was rounded away counted as one that stood still.
 #[test]
 fn a_counter_that_fell_by_however_little_has_no_rise() {
-    assert_eq!(rise(0.0, 3.0), Some(3));
-    assert_eq!(rise(2.5, 2.5), Some(0));
-    assert_eq!(rise(0.0, 3.000_000_9), Some(3));
+    assert_eq!(rise(0.0, 3.0), Ok(3));
+    assert_eq!(rise(2.5, 2.5), Ok(0));
+    assert_eq!(rise(0.0, 3.000_000_9), Ok(3));
     for (before, after) in [
         (3.0, 2.0),
         (5.0, 4.999_999_9),
         (0.0, -1e-6),
-        (0.0, 0.5),
         (f64::NAN, 1.0),
-        (0.0, f64::INFINITY),
+        (f64::INFINITY, f64::INFINITY),
     ] {
-        assert_eq!(rise(before, after), None, "{before} {after}");
+        let none = rise(before, after).expect_err("because it fell");
+        let said = format!("a counter went from {before} to {after}");
+        assert_eq!(none.to_string(), said);
+    }
+    for (after, rose) in [
+        (0.5, "0.5"),
+        (f64::INFINITY, "inf"),
+        (1e16, "10000000000000000"),
+    ] {
+        let none = rise(0.0, after).expect_err("because it is no count");
+        let said = format!("a counter rose by {rose}, which is no count");
+        assert_eq!(none.to_string(), said);
+    }
+}
+
+/// The floor of a reproduction was in no function, so nobody could be held to it.
+#[test]
+fn a_reproduction_reaches_95_percent_of_the_sealed_conventional_median() {
+    let sealed = 101.94172124017027;
+    assert_eq!(reproduction_floor(sealed), Ok(96.84463517816175));
+    assert_eq!(is_reproduced(sealed, 96.84463517816175), Ok(true));
+    let below = 96.84463517816175_f64.next_down();
+    assert_eq!(is_reproduced(sealed, below), Ok(false));
+    assert_eq!(is_reproduced(sealed, sealed), Ok(true));
+    for (sealed, measured) in [
+        (0.0, 1.0),
+        (f64::NAN, 1.0),
+        (1.0, f64::INFINITY),
+        (1.0, -1.0),
+    ] {
+        assert!(is_reproduced(sealed, measured).is_err());
     }
 }
 
@@ -211,18 +292,16 @@ fn the_ladder_of_records_rises_and_converts() {
     ];
     assert!(ladder.is_sorted_by(|lower, higher| lower < higher));
     let conventional = 101.94172124017027;
-    assert_eq!(converted(ladder[6], 100), Some(conventional));
+    assert_eq!(converted(ladder[6], 100), Ok(conventional));
     for none in [
         converted(5.0, 0),
         converted(5.0, 1),
         converted(0.0, 9),
         converted(f64::NAN, 9),
     ] {
-        assert_eq!(none, None);
+        assert!(none.is_err(), "{none:?}");
     }
     assert_eq!(digits(102.0 - conventional, 14), "0.05827875982973");
-    // The floor of a reproduction is 95 % of the conventional figure.
-    assert_eq!(0.95 * conventional, 96.84463517816175);
     let later = [124.64241272122038, 125.4619731637751];
     assert!(later.iter().all(|figure| *figure > conventional));
 }
@@ -260,8 +339,12 @@ fn the_coins_word_on_rows_and_blocks_is_as_published() {
     assert!(two_sided(31, 0) < 1e-9);
     assert_eq!(two_sided(0, 13), two_sided(13, 0));
     assert_eq!(two_sided(0, 0), 1.0);
-    assert_eq!(sign_test(999, 2), None);
-    assert_eq!(sign_test(u64::MAX, 2), None);
+    for (wins, losses) in [(999, 2), (u64::MAX, 2)] {
+        let none = sign_test(wins, losses).expect_err("because they are many");
+        let said = format!("{wins} wins and {losses} losses are more than 1000 pairs");
+        assert_eq!(none.to_string(), said);
+        assert_eq!(none.blame(), Blame::Caller);
+    }
     // Shown in digits alone, however small, and by the even one of two that are equally near.
     let shown = |wins, losses| shortest(two_sided(wins, losses));
     assert_eq!(shown(31, 0), "0.0000000009313225746154785");
@@ -276,8 +359,22 @@ fn few_starts_have_a_least_probability() {
         least.to_string()
     };
     assert_eq!([2, 3, 4].map(least), ["1/6", "1/20", "1/70"]);
-    assert_eq!(least_attainable(1000, 1000), None);
-    assert_eq!(least_attainable(u64::MAX, 1), None);
+    for (control, candidate) in [(1000, 1000), (u64::MAX, 1), (65, 66)] {
+        let none = least_attainable(control, candidate).expect_err("because they are many");
+        let said = format!("{control} and {candidate} units can be chosen in more than 2^127 ways");
+        assert_eq!(none.to_string(), said);
+    }
+    // Products on the way to 2^127 ways were above it: there were none from some 2^120 on.
+    let most = least_attainable(64, 64).expect("because C(128, 64) is below 2^125");
+    assert_eq!(
+        most.denominator(),
+        23_951_146_041_928_082_866_135_587_776_380_551_750
+    );
+    let wide = least_attainable(1 << 60, 2).expect("because it is below 2^119");
+    assert_eq!(
+        wide.denominator(),
+        ((1_i128 << 60) + 2) * ((1 << 60) + 1) / 2
+    );
 }
 
 /// A shared gate won 31 of 31 blocks at 0.120856 ms and was refused: both thresholds count.
