@@ -3,6 +3,13 @@
 //! - Every pack, every repetition and every category decides by itself; none makes up for another.
 //! - What was not measured is a failure, never a pass: categories are declared, and so are the
 //!   least numbers of packs and of complete repetitions of each.
+//! - Speed is the last question: a pack is what was declared, and all arms answer alike, first.
+
+mod pack;
+mod parity;
+
+pub use pack::{Composition, Mispacked, Short};
+pub use parity::{Arms, Capture, Equal, Hard, Shown, Unequal};
 
 use packhouse_base::Blame;
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,6 +40,8 @@ pub struct Repetition {
     pub pack: String,
     /// The repetition of it, counted from 0.
     pub number: u64,
+    /// That its arms answered alike: without it there is no speed to speak of.
+    pub equal: Equal,
     /// `100 (B / A - 1)` of the pack's wall rates.
     pub wall_percent: f64,
     /// `100 (B / A - 1)` of the median decode rates.
