@@ -13,9 +13,11 @@
 
 pub mod blocks;
 pub mod bootstrap;
+pub mod counts;
 pub mod crossover;
 pub mod exact;
 pub mod held_out;
+pub mod idle;
 mod natural;
 pub mod permutation;
 pub mod portfolio;
@@ -23,6 +25,7 @@ pub mod random;
 pub mod rate;
 pub mod rational;
 pub mod recorded;
+pub mod screening;
 pub mod sequential;
 pub mod sign;
 pub mod speculation;

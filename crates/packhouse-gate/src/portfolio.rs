@@ -3,7 +3,12 @@
 //! - Everything is asked of every part, and every refusal is listed.
 //! - The sum is of conservative lower bounds, in whole nanoseconds, and two parts never claim the
 //!   same saving.
-//! - Admission allows one load of the service, and nothing more.
+//! - Admission allows one load of the service, and nothing more: a trial. What was tried is not
+//!   tried again without a part that saves something else.
+
+mod trial;
+
+pub use trial::{Arm, Leg, NoTrial, Trial};
 
 use packhouse_base::Blame;
 
@@ -131,6 +136,12 @@ pub enum Unadmitted {
         /// The part.
         part: String,
     },
+    /// Nothing is in it that an earlier trial didn't have.
+    #[error("every part saves what a portfolio of an earlier trial saved: {parts}")]
+    Tried {
+        /// The names of the parts of the earlier one.
+        parts: String,
+    },
     /// All parts together save too little.
     #[error("the lower bounds come to {sum_ns} ns of a cycle, at least {floor_ns} are needed")]
     BelowFloor {
@@ -159,6 +170,7 @@ impl Unadmitted {
             | Self::Collectives { .. }
             | Self::Incompatible { .. }
             | Self::Late { .. }
+            | Self::Tried { .. }
             | Self::BelowFloor { .. } => Blame::Caller,
         }
     }
@@ -199,6 +211,21 @@ pub fn admit(parts: &[Part], floor_ns: u64) -> Result<Admitted, Vec<Unadmitted>>
         Some(_) => {}
     }
     Err(refusals)
+}
+
+/// Refuses parts that were tried: beside each earlier portfolio there is a part of which nothing
+/// was saved there.
+pub fn untried(parts: &[Part], earlier: &[Vec<Part>]) -> Result<(), Unadmitted> {
+    for tried in earlier {
+        let saved = |saving: &String| tried.iter().any(|part| part.saves.contains(saving));
+        let is_new = |part: &Part| !part.saves.is_empty() && !part.saves.iter().any(saved);
+        if !parts.iter().any(is_new) {
+            let names: Vec<&str> = tried.iter().map(|part| part.name.as_str()).collect();
+            let parts = names.join(", ");
+            return Err(Unadmitted::Tried { parts });
+        }
+    }
+    Ok(())
 }
 
 /// What of a part has no name.
