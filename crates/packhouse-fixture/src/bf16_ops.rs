@@ -50,6 +50,18 @@ impl Shape {
     pub fn heads_len(&self) -> usize {
         self.layers * self.tokens * self.kv()
     }
+
+    /// Bytes of the four buffers that a width needs: normed context, `flat`, keys and values that
+    /// are packed, and normalised keys.
+    pub fn workspace_bytes(&self) -> usize {
+        let (flat, packed) = (2 * self.heads_len(), 2 * self.heads_len());
+        2 * (self.normed_len() + flat + packed + self.heads_len())
+    }
+
+    /// Bytes of every layer's weights for keys and values, stacked.
+    pub fn kv_weight_bytes(&self) -> usize {
+        2 * self.layers * 2 * self.kv() * self.hidden
+    }
 }
 
 /// Cosines and sines by position: rows of `rotary` elements, first the cosines of all pairs, then

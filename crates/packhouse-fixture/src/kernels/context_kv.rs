@@ -345,6 +345,23 @@ mod tests {
             let packed = bytes(PROJECTED_K) + bytes(PROJECTED_V);
             let all = bytes(NORMED) + bytes(FLAT) + packed + bytes(NORMALISED_K);
             assert_eq!(all, expected);
+            // By the sizes alone it is the same.
+            let by_sizes = reference(width).shape.workspace_bytes();
+            assert_eq!(by_sizes as u64, expected);
         }
+    }
+
+    /// What all widths take together, and the stacked weights: figures that are published.
+    #[test]
+    fn workspaces_of_all_widths_and_stacked_weights_take_what_is_published() {
+        let all = |widths: std::ops::RangeInclusive<usize>| -> usize {
+            widths
+                .map(|width| reference(width).shape.workspace_bytes())
+                .sum()
+        };
+        assert_eq!((all(1..=8), all(1..=12)), (1_880_064, 4_073_472));
+        assert!((1..=12).all(|width| all(width..=width) == 52_224 * width));
+        assert_eq!(reference(1).shape.kv_weight_bytes(), 18_874_368);
+        assert_eq!(reference(8).shape.kv_weight_bytes(), 18_874_368);
     }
 }
