@@ -55,7 +55,10 @@ fn judged(bytes: &[u8], mutant: Option<Mutant>) -> Verdict {
     if !is_same {
         return Err(format!("ours {ours:?}, theirs {theirs:?}"));
     }
-    read.map_or(Ok(()), |ledger| written_again(&ledger, bytes))
+    read.map_or(Ok(()), |ledger| {
+        withdrawn(&ledger)?;
+        written_again(&ledger, bytes)
+    })
 }
 
 /// What bagcheck says. Its paths are `ledger.jsonl:` and a line's number, from 1; one without any
@@ -83,6 +86,30 @@ fn of_fields(code: &str) -> bool {
         "ledger.value",
     ];
     codes.contains(&code)
+}
+
+/// A withdrawal is the last that is said of its packet, and that packet was never run: counted from
+/// the entries, by no reader's state.
+fn withdrawn(ledger: &Ledger) -> Verdict {
+    let own = |packet| {
+        let entries = ledger.entries().iter();
+        entries.filter(move |entry| entry.act.packet() == Some(packet))
+    };
+    for entry in ledger.entries() {
+        let Some(packet) = entry.act.packet() else {
+            continue;
+        };
+        if entry.act.kind() != "withdrawn" {
+            continue;
+        }
+        if own(packet).any(|other| other.index > entry.index) {
+            return Err(format!("entry {} withdraws, and more follows", entry.index));
+        }
+        if own(packet).any(|other| other.act.kind() == "consumed") {
+            return Err(format!("entry {} withdraws what was run", entry.index));
+        }
+    }
+    Ok(())
 }
 
 /// What was read is written to the same bytes, and goes on from each of its own beginnings.

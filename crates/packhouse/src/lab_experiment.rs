@@ -93,9 +93,15 @@ fn list(place: &Place) -> Result<Answer, Failure> {
     })?;
     let mut rows = vec![row(["experiment", "state", "lane", "next act"])];
     let mut documents = Vec::new();
-    let mut add = |id: &str, standing: &str, lane: &str, next: String| {
+    let mut add = |id: &str, (standing, reason): (&str, Option<&str>), lane: &str, next: String| {
         rows.push(row([id, standing, lane, &next]));
-        documents.push(json!({ "experiment": id, "state": standing, "lane": lane, "next": next }));
+        documents.push(json!({
+            "experiment": id,
+            "state": standing,
+            "reason": reason,
+            "lane": lane,
+            "next": next,
+        }));
     };
     for draft in &drafts {
         let next = match &draft.lane {
@@ -103,14 +109,17 @@ fn list(place: &Place) -> Result<Answer, Failure> {
             Err(why) => why.clone(),
         };
         let lane = draft.lane.as_deref().unwrap_or("-");
-        add(&draft.id, "drafted", lane, next);
+        add(&draft.id, ("drafted", None), lane, next);
     }
     let mut packets: Vec<&PacketState> = state.packets().values().collect();
     packets.sort_by_key(|packet| std::cmp::Reverse(packet.since));
     for packet in packets {
         let id = packet.experiment.as_str();
         let next = place.hint(&format!("report {id}"));
-        add(id, packet.standing.as_str(), packet.lane.as_str(), next);
+        let withdrawn = packet.withdrawn.as_ref();
+        let reason = withdrawn.map(|withdrawn| withdrawn.reason.as_str());
+        let standing = packet.standing.as_str();
+        add(id, (standing, reason), packet.lane.as_str(), next);
     }
     let text = match documents.is_empty() {
         true => format!(

@@ -101,7 +101,7 @@ fn told(state: &PacketState, act: &Withdrawn) -> Told {
         lines: vec![
             format!("withdraw packet {packet} of {experiment}: {}", act.reason),
             format!(
-                "it is {standing}; its documents, rehearsals ({rehearsals}) and reviews \
+                "{standing} until now; its documents, rehearsals ({rehearsals}) and reviews \
                  ({reviews}) stay"
             ),
         ],

@@ -18,6 +18,7 @@ pub(crate) fn authority(reading: &Reading, failures: &mut Vec<Failure>) {
     chain(reading, failures);
     strangers(reading, failures);
     required(reading, failures);
+    withdrawn(reading, failures);
     if reading.kind() == Kind::Run {
         armed(reading, failures);
         rehearsed(reading, failures);
@@ -135,6 +136,18 @@ fn required(reading: &Reading, failures: &mut Vec<Failure>) {
         if !is_so {
             failures.push(Failure::new("authority.state", AUTHORITY, words));
         }
+    }
+}
+
+/// Nothing of the packet follows its withdrawal.
+fn withdrawn(reading: &Reading, failures: &mut Vec<Failure>) {
+    let lines = entries(reading).enumerate();
+    let own = lines.filter(|(_, entry)| entry.act.packet() == Some(reading.packet_digest));
+    let after = own.skip_while(|(_, entry)| !matches!(entry.act, Act::Withdrawn(_)));
+    for (line, entry) in after.skip(1) {
+        let words = format!("{} of a packet that was withdrawn", entry.act.kind());
+        let path = path_of_authority(line);
+        failures.push(Failure::new("authority.state", path, words));
     }
 }
 

@@ -141,7 +141,7 @@ const LEG: &str = "bag/data/legs/00/leg.json";
 type Forgery = (&'static str, &'static str, fn(&mut [Value]));
 
 /// Where a forgery is found, and what it changes.
-const FORGERIES: [Forgery; 24] = [
+const FORGERIES: [Forgery; 25] = [
     ("case.fixture", CASE, |lines| {
         hello(lines)["kernels"] = json!([])
     }),
@@ -199,6 +199,11 @@ const FORGERIES: [Forgery; 24] = [
     ("record.type", LEG, |leg| leg[0]["started"] = Value::Null),
     ("record.type", "bag/data/marker.json", |marker| {
         marker[0]["file_system"] = json!("tmpfs");
+    }),
+    ("authority.state", "bag/data/authority.jsonl:5", |lines| {
+        let packet = lines[3]["body"]["packet"].take();
+        lines[3]["body"] = json!({"packet": packet, "reason": "a slip"});
+        lines[3]["kind"] = json!("withdrawn");
     }),
     ("authority.state", "bag/data/authority.jsonl:4", |lines| {
         lines[3]["boot"] = json!("another");

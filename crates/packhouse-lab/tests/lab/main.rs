@@ -24,3 +24,4 @@ mod reviewing;
 mod tampers;
 mod touched;
 mod unequal;
+mod withdrawing;

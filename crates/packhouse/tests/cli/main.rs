@@ -27,6 +27,7 @@ mod lab_ledgers;
 mod lab_pages;
 mod lab_runs;
 mod lab_verify;
+mod lab_withdraw;
 mod model;
 mod model_copies;
 mod moving;
