@@ -187,6 +187,34 @@ pub fn first_difference(expected: &[u32], actual: &[u32]) -> Option<Difference> 
     })
 }
 
+/// What parts two lists of token ids.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Divergence {
+    /// Nothing does.
+    BitEqual,
+    /// Two ids that the teacher had nearly alike: another order of sums may take the other one.
+    NearTie {
+        /// The teacher's logit of its own id there, less that of the id that came.
+        margin: f64,
+    },
+    /// Anything else: ids that the teacher had apart, a length, and what nobody measured.
+    Structural,
+}
+
+/// Classes a difference by the teacher's margin there, where it is known: at most `near` is a near
+/// tie. It says what parts them, and makes no row exact.
+pub fn divergence(difference: Option<&Difference>, margin: Option<f64>, near: f64) -> Divergence {
+    let Some(difference) = difference else {
+        return Divergence::BitEqual;
+    };
+    let is_of_two_ids = difference.expected.is_some() && difference.actual.is_some();
+    let is_near = |margin: &f64| near.is_finite() && (0.0..=near).contains(margin);
+    match margin.filter(is_near).filter(|_| is_of_two_ids) {
+        Some(margin) => Divergence::NearTie { margin },
+        None => Divergence::Structural,
+    }
+}
+
 /// Everything for which a row is not what its teacher's is.
 pub fn faults(expected: &Row, actual: &Row) -> Vec<Inexact> {
     let mut faults = Vec::new();

@@ -7,7 +7,9 @@
 //! - A survival that hardly falls, with a jump in speed, is an alarm: the verifier reads stale
 //!   data.
 
+use crate::exact::first_difference;
 use packhouse_base::Blame;
+use std::collections::BTreeMap;
 
 /// How far the counters rose.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,6 +67,14 @@ pub enum Contradiction {
         /// Depth.
         depth: u64,
     },
+    /// Positions are not counted from 0 on without a gap.
+    #[error("position {position} is counted where {expected} was expected")]
+    Gap {
+        /// The position that is counted.
+        position: u64,
+        /// The one that was expected.
+        expected: u64,
+    },
     /// A position was accepted more often than the one before it, or than there were cycles.
     #[error("position {position} was accepted {accepted} times, the one before it {before}")]
     Rising {
@@ -117,6 +127,7 @@ impl Contradiction {
             | Self::Size { .. }
             | Self::Drafted { .. }
             | Self::Positions { .. }
+            | Self::Gap { .. }
             | Self::Rising { .. }
             | Self::Accepted { .. }
             | Self::Requests { .. }
@@ -222,6 +233,109 @@ impl Speculation {
             ..
         } = self.counters;
         accepted + cycles + requests - self.delivered
+    }
+}
+
+/// Counts by position, as servers name them, in their order: every position from 0 on is there.
+pub fn by_position(counted: &BTreeMap<u64, u64>) -> Result<Vec<u64>, Contradiction> {
+    let all = (0..).zip(counted).map(|(expected, (position, accepted))| {
+        let position = *position;
+        match position == expected {
+            true => Ok(*accepted),
+            false => Err(Contradiction::Gap { position, expected }),
+        }
+    });
+    all.collect()
+}
+
+/// What was emitted and not delivered of one response, in order: what the arms of a crossover must
+/// have alike.
+///
+/// `delivered` are the ids that came, of which the first is before every cycle; `events` are what
+/// the verifier emitted in each. What was delivered is a beginning of what was emitted, and what
+/// was not is within the last event and at most `depth` ids.
+pub fn excess<'a>(
+    delivered: &[u32],
+    events: &'a [Vec<u32>],
+    depth: u64,
+) -> Result<&'a [u32], Undelivered> {
+    let [_, after_first @ ..] = delivered else {
+        return Err(Undelivered::Nothing);
+    };
+    let mut rest = after_first;
+    let mut left: &[u32] = &[];
+    for (event, emitted) in events.iter().enumerate() {
+        // Nothing may follow an event that was not delivered to its end.
+        if !left.is_empty() {
+            return Err(Undelivered::Later { event });
+        }
+        let taken = rest.len().min(emitted.len());
+        let (now, later) = rest.split_at(taken);
+        if let Some(difference) = first_difference(&emitted[..taken], now) {
+            let index = 1 + after_first.len() - rest.len() + difference.index;
+            return Err(Undelivered::Other { event, index });
+        }
+        (rest, left) = (later, &emitted[taken..]);
+    }
+    if !rest.is_empty() {
+        let ids = rest.len();
+        return Err(Undelivered::Invented { ids });
+    }
+    match left.len() as u64 > depth {
+        true => Err(Undelivered::Long {
+            ids: left.len(),
+            depth,
+        }),
+        false => Ok(left),
+    }
+}
+
+/// Why what was delivered is not what was emitted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Undelivered {
+    /// Not even a first token was delivered.
+    #[error("no token was delivered")]
+    Nothing,
+    /// An id was delivered that was not emitted there.
+    #[error("token {index} is not what event {event} emitted")]
+    Other {
+        /// The event, counted from 0.
+        event: usize,
+        /// The token, counted from 0 with the first.
+        index: usize,
+    },
+    /// More was delivered than was emitted.
+    #[error("{ids} tokens were delivered that no event emitted")]
+    Invented {
+        /// How many.
+        ids: usize,
+    },
+    /// An event follows one that was not delivered to its end.
+    #[error("event {event} follows one that was not delivered to its end")]
+    Later {
+        /// The later event, counted from 0.
+        event: usize,
+    },
+    /// More was not delivered than a cycle drafts.
+    #[error("{ids} emitted tokens were not delivered, at most {depth} can be")]
+    Long {
+        /// How many.
+        ids: usize,
+        /// Tokens drafted in a cycle.
+        depth: u64,
+    },
+}
+
+impl Undelivered {
+    /// Whose side it is on: the server's, or whoever recorded it.
+    pub fn blame(&self) -> Blame {
+        match self {
+            Self::Nothing
+            | Self::Other { .. }
+            | Self::Invented { .. }
+            | Self::Later { .. }
+            | Self::Long { .. } => Blame::Caller,
+        }
     }
 }
 

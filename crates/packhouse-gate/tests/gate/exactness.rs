@@ -1,6 +1,8 @@
 //! Exactness of rows and runs.
 
-use packhouse_gate::exact::{Exactness, Row, first_difference, full_output_then_next, rollover};
+use packhouse_gate::exact::{
+    Divergence, Exactness, Row, divergence, first_difference, full_output_then_next, rollover,
+};
 
 fn row(index: u64, token_ids: &[u32]) -> Row {
     Row {
@@ -169,4 +171,23 @@ fn rollover_is_exactly_one_long_prompt_that_is_exact() {
     let mut run = teacher();
     run[2].token_ids[1] = 8;
     assert!(!rollover(&Exactness::of(&teacher(), &run), &run, 863));
+}
+
+/// What nobody measured is the worse of two classes, and a near tie is exact for nobody.
+#[test]
+fn a_divergence_is_a_near_tie_only_by_a_margin_that_is_known() {
+    let two = first_difference(&[1, 2, 3], &[1, 5, 3]);
+    let near = |margin| divergence(two.as_ref(), margin, 0.125);
+    assert_eq!(divergence(None, None, 0.125), Divergence::BitEqual);
+    for margin in [0.0, 0.125] {
+        assert_eq!(near(Some(margin)), Divergence::NearTie { margin });
+    }
+    for margin in [None, Some(0.126), Some(-0.1), Some(f64::NAN)] {
+        assert_eq!(near(margin), Divergence::Structural);
+    }
+    let shorter = first_difference(&[1, 2], &[1]);
+    let shorter = divergence(shorter.as_ref(), Some(0.0), 0.125);
+    assert_eq!(shorter, Divergence::Structural);
+    let endless = divergence(two.as_ref(), Some(1.0), f64::INFINITY);
+    assert_eq!(endless, Divergence::Structural);
 }

@@ -1,7 +1,9 @@
 //! Counters of a draft: what contradicts what, and the alarm.
 
 use packhouse_gate::recorded::{NoFigure, rise};
-use packhouse_gate::speculation::{Contradiction, Counters, Speculation, StaleVerifier};
+use packhouse_gate::speculation::{
+    Contradiction, Counters, Speculation, StaleVerifier, Undelivered, by_position, excess,
+};
 
 fn counters() -> Counters {
     Counters {
@@ -132,4 +134,54 @@ fn a_counter_rises_by_whole_numbers_or_not_at_all() {
     for after in [f64::NAN, f64::INFINITY, 1e16] {
         assert!(rise(0.0, after).is_err(), "{after}");
     }
+}
+
+#[test]
+fn positions_are_counted_from_0_without_a_gap() {
+    let said = |counted: &[(u64, u64)]| by_position(&counted.iter().copied().collect());
+    assert_eq!(said(&[(1, 45), (0, 70), (2, 25)]), Ok(vec![70, 45, 25]));
+    assert_eq!(said(&[]), Ok(vec![]));
+    let gap = said(&[(0, 70), (2, 25)]).expect_err("because 1 is missing");
+    assert_eq!(
+        gap.to_string(),
+        "position 2 is counted where 1 was expected"
+    );
+    assert!(said(&[(1, 70)]).is_err());
+}
+
+/// Public output is a beginning of what the verifier emitted, and only its last event may be cut.
+#[test]
+fn what_was_not_delivered_is_the_end_of_the_last_event() {
+    let events = [vec![5, 6], vec![7], vec![8, 9, 10, 11]];
+    let of = |delivered: &[u32]| excess(delivered, &events, 3);
+    assert_eq!(of(&[4, 5, 6, 7, 8, 9, 10, 11]), Ok(&[][..]));
+    assert_eq!(of(&[4, 5, 6, 7, 8]), Ok(&[9, 10, 11][..]));
+    let said = |delivered: &[u32]| {
+        of(delivered)
+            .expect_err("because it is another")
+            .to_string()
+    };
+    assert_eq!(
+        said(&[4, 5, 6, 7]),
+        "4 emitted tokens were not delivered, at most 3 can be"
+    );
+    assert_eq!(
+        said(&[4, 5, 6]),
+        "event 2 follows one that was not delivered to its end"
+    );
+    assert_eq!(
+        said(&[4, 5]),
+        "event 1 follows one that was not delivered to its end"
+    );
+    assert_eq!(
+        said(&[4, 5, 6, 7, 8, 1]),
+        "token 5 is not what event 2 emitted"
+    );
+    assert_eq!(
+        said(&[4, 5, 6, 7, 8, 9, 10, 11, 12, 13]),
+        "2 tokens were delivered that no event emitted"
+    );
+    assert_eq!(of(&[]), Err(Undelivered::Nothing));
+    assert_eq!(excess(&[4], &[], 3), Ok(&[][..]));
+    assert_eq!(Undelivered::Nothing.blame(), packhouse_base::Blame::Caller);
 }
