@@ -160,8 +160,11 @@ impl<'a> Runs<'a> {
     pub fn lock(&self, key: Digest, timeout_ns: u64) -> Result<KeyFolder<'a>, RunsError> {
         let name = key.to_string();
         for _ in 0..LOCK_TRIES {
-            let dir = private(&self.dir, &name, &self.owners)?;
-            // It may be on its way out.
+            // It may be on its way out, from the moment in which it is made.
+            let dir = match private(&self.dir, &name, &self.owners) {
+                Err(error) if is_missing(&error) => continue,
+                other => other?,
+            };
             let Some(lock) = there(open_or_create(&dir, LOCK))? else {
                 continue;
             };
@@ -576,6 +579,11 @@ fn bytes_of(parent: &Dir, name: &str) -> Result<u64, FsError> {
     Ok(bytes)
 }
 
+/// Whether a folder was gone before it could be opened.
+fn is_missing(error: &RunsError) -> bool {
+    matches!(error, RunsError::Folder(error) if matches!(**error, OpenError::Missing { .. }))
+}
+
 /// `None` where something is not there.
 fn there<T>(found: Result<T, FsError>) -> Result<Option<T>, FsError> {
     match found {
@@ -605,7 +613,7 @@ const RUNS: &str = "runs";
 const LOCK: &str = "lock";
 const RESULT: &str = "result.json";
 const TEMP_PREFIX: &str = ".tmp-";
-const LOCK_TRIES: usize = 8;
+const LOCK_TRIES: usize = 100;
 const RESULT_BYTES_MAX: u64 = 16 << 20;
 const DIR_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
