@@ -106,11 +106,13 @@ fn no_lab(root: &Path) -> Failure {
             .cause(format!("it has no {LEDGER}; {} is a lab", lab.display()))
             .hint(format!("packhouse lab state --lab {}", quoted(lab)));
     }
-    let Ok(stat) = root.metadata() else {
+    if root.symlink_metadata().is_err() {
         return failure.cause("it is not there").hint(hints::listed(root));
-    };
-    if !stat.is_dir() {
-        return failure.cause("it is no folder").hint(hints::listed(root));
+    }
+    if crate::files::entries(root).is_err() {
+        return failure
+            .cause("it is no folder that can be read")
+            .hint(hints::listed(root));
     }
     failure
         .cause(format!("it has no {LEDGER}"))

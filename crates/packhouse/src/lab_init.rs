@@ -170,12 +170,17 @@ fn folder(args: &LabInitArgs, given: Option<&Path>) -> Result<PathBuf, Failure> 
 fn name(args: &LabInitArgs, folder: &Path) -> Result<String, Failure> {
     let own = folder.file_name().and_then(|name| name.to_str());
     let name = args.name.as_deref().or(own).unwrap_or_default().trim();
-    match name.is_empty() {
-        false => Ok(name.to_owned()),
-        true => Err(Failure::usage("no name for the lab", folder.display())
-            .cause("its folder's name is none".to_owned())
-            .hint("packhouse lab init --name TEXT")),
+    if !name.is_empty() {
+        return Ok(name.to_owned());
     }
+    let cause = match args.name {
+        Some(_) => "--name: there must be a word",
+        None => "its folder's name is none",
+    };
+    let hint = format!("packhouse lab init {} --name TEXT", quoted(folder));
+    Err(Failure::usage("no name for the lab", folder.display())
+        .cause(cause)
+        .hint(hint))
 }
 
 fn unusable(folder: &Path, error: &io::Error) -> Failure {

@@ -6,6 +6,8 @@ use packhouse_lab::freeze::{FreezeError, NotFrozen, Unfrozen};
 use packhouse_lab::world::{HostError, Mapped};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
+use std::fs::Metadata;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 
 /// Why an experiment can't be frozen, or is not what was frozen.
@@ -119,6 +121,10 @@ fn absent(place: &Place, path: &str) -> String {
 /// A program that was not found: a bare name is none of the lab's files.
 fn no_program(failure: Failure, place: &Place, program: &str) -> Failure {
     let file = place.root.join(program);
+    let is_plain = |stat: &Metadata| stat.is_file() && stat.permissions().mode() & 0o111 == 0;
+    if program.contains('/') && file.symlink_metadata().is_ok_and(|stat| is_plain(&stat)) {
+        return failure.hint(format!("chmod +x {}", quoted(&file)));
+    }
     if program.contains('/') {
         return failure.hint(above(&file));
     }

@@ -157,7 +157,7 @@ fn refused(opened: &Opened<'_>, experiment: &str, error: RegisterError) -> Failu
         }
         error @ RegisterError::LaneChanged { .. } => not()
             .because(&error)
-            .cause("a lane that changed is a new lane, with an id of its own")
+            .cause("put it back: a lane that changed is a new lane, with an id of its own")
             .hint(place.hint("lane new NEW-ID")),
         RegisterError::Registered { packet, .. } => {
             let ledger = opened.ledger().ok();

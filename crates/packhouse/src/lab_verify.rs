@@ -5,7 +5,7 @@
 //! against its evidence.
 
 use crate::answer::{Answer, Column, table};
-use crate::failure::{Exit, Failure};
+use crate::failure::{Exit, Failure, quoted};
 use crate::files::read_at_most;
 use crate::hints;
 use crate::lab::LEDGER;
@@ -88,7 +88,13 @@ fn place(path: &Path, lab: Option<&Path>) -> Result<PathBuf, Failure> {
     }
     let here = std::path::absolute(".").unwrap_or_default();
     let Some(root) = lab.map(Path::to_owned).or_else(|| above(&here)) else {
-        return Ok(path.to_owned());
+        if path.symlink_metadata().is_ok() || path.components().count() > 1 {
+            return Ok(path.to_owned());
+        }
+        let shown = quoted(path);
+        return Err(Failure::new("no such evidence", path.display())
+            .cause("it is no folder here, and no lab is here or above that has a packet of it")
+            .hint(format!("packhouse lab verify {shown} --lab DIR")));
     };
     let below = root.join(path);
     if is_folder(&below) {
@@ -180,7 +186,10 @@ fn public_key(path: &Path) -> Result<PublicKey, Failure> {
     PublicKey::from_pem(&String::from_utf8_lossy(&bytes)).map_err(|error| {
         Failure::new("no public key", path.display())
             .because(&error)
-            .hint("openssl pkey -in KEY.pem -pubout -out PUBLIC.pem")
+            .hint(format!(
+                "openssl pkey -in {} -pubout -out PUBLIC.pem",
+                quoted(path)
+            ))
     })
 }
 

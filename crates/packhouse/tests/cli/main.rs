@@ -24,6 +24,7 @@ mod lab_documents;
 mod lab_e2e;
 mod lab_experiments;
 mod lab_ledgers;
+mod lab_manners;
 mod lab_pages;
 mod lab_runs;
 mod lab_verify;
