@@ -11,6 +11,7 @@ use crate::lab_unequal;
 use crate::lab_withdraw::not_withdrawn;
 use crate::lab_words::LabPacketArgs;
 use packhouse_base::digest::Digest;
+use packhouse_base::shown::Shown;
 use packhouse_lab::campaign::{
     Campaign, CampaignError, Fault, Frozen, REHEARSALS, Rehearsal, rehearse, would_rehearse,
 };
@@ -65,8 +66,8 @@ fn refused(place: &Place, named: &str, error: &CampaignError) -> Failure {
     }
 }
 
-/// Whether a rehearsal has shown that the timing gate asks for less than can be told from none: then
-/// no other one can be green.
+/// Whether a rehearsal has shown that the timing gate asks for less than can be told from none:
+/// then no other one can be green.
 fn is_within_noise(campaign: &Campaign<'_>, ledger: &Ledger, packet: Digest) -> bool {
     let frozen = Frozen::load(campaign, ledger, packet);
     frozen.is_ok_and(|own| noise::is_above(ledger, (packet, own.prereg()), None).is_err())
@@ -152,29 +153,11 @@ fn answer(
         }
         Some(fault) => {
             let _ = writeln!(text, "rehearsal of {packet}: not green, {seconds:.1} s");
-            let _ = writeln!(
-                text,
-                "{}: {}",
-                fault.stage,
-                packhouse_base::shown::Shown(&fault.reason)
-            );
-            text.push_str(&freezing(place, &fault.unfrozen));
-            if let Some(words) = bytecode(&fault.reason) {
-                let _ = writeln!(text, "{}", packhouse_base::shown::Shown(&words));
-            }
-            if let Some(analysis) = &rehearsal.analysis {
-                let bag = analysis.bag;
-                let _ = writeln!(text, "what it left: {REHEARSALS}/{packet}, bag {bag}");
-            }
-            let again = place.hint(&format!("rehearse {named} --execute"));
-            if is_within {
-                let _ = writeln!(text, "next: {}", gives_up(place, named));
-            } else {
-                text.push_str(
-                    "mend that first; another form of what it froze is another experiment\n",
-                );
-                let _ = writeln!(text, "next: {again}");
-            }
+            text.push_str(&not_green(rehearsal, fault, (place, &packet)));
+            text.push_str(&match is_within {
+                true => format!("next: {}\n", gives_up(place, named)),
+                false => mends(place, named),
+            });
         }
     }
     let json = json!({
@@ -199,4 +182,24 @@ fn answer(
             Some(_) => Exit::Negative,
         },
     }
+}
+
+/// What stands against a rehearsal that was not green, and what it left.
+fn not_green(rehearsal: &Rehearsal, fault: &Fault, (place, packet): (&Place, &str)) -> String {
+    let mut text = format!("{}: {}\n", fault.stage, Shown(&fault.reason));
+    text.push_str(&freezing(place, &fault.unfrozen));
+    if let Some(words) = bytecode(&fault.reason) {
+        let _ = writeln!(text, "{}", Shown(&words));
+    }
+    if let Some(analysis) = &rehearsal.analysis {
+        let bag = analysis.bag;
+        let _ = writeln!(text, "what it left: {REHEARSALS}/{packet}, bag {bag}");
+    }
+    text
+}
+
+/// What is next where another rehearsal may be green.
+fn mends(place: &Place, named: &str) -> String {
+    let again = place.hint(&format!("rehearse {named} --execute"));
+    format!("mend that first; another form of what it froze is another experiment\nnext: {again}\n")
 }

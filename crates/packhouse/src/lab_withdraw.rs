@@ -1,7 +1,7 @@
 //! `lab withdraw`: a packet is given up before it is run, and everybody sees why.
 //!
-//! Invariants: who withdraws a packet holds its lock, so that no rehearsal or run is under way; what
-//! was run is refused, whatever came of it.
+//! Invariants: who withdraws a packet holds its lock, so that no rehearsal or run is under way;
+//! what was run is refused, whatever came of it.
 
 use crate::answer::Answer;
 use crate::failure::{Failure, quoted};

@@ -148,7 +148,8 @@ fn a_withdrawn_packet_is_shown_with_its_reason_and_holds_its_lane_no_longer() {
     }
 }
 
-/// `lab rehearse` was named for ever as the next act of a packet that no rehearsal could make green.
+/// `lab rehearse` was named for ever as the next act of a packet that no rehearsal could make
+/// green.
 #[test]
 fn a_gate_within_the_noise_leaves_a_packet_to_be_withdrawn_and_not_rehearsed() {
     let mut documents = Documents::default();

@@ -95,7 +95,10 @@ impl World {
     }
 
     fn packet(&self) -> Digest {
-        let writer = self.writer();
+        self.packet_of(&self.writer())
+    }
+
+    fn packet_of(&self, writer: &Writer) -> Digest {
         let packets = writer.ledger().state().packets();
         *packets.keys().next().expect("because one is registered")
     }
@@ -175,7 +178,11 @@ fn a_withdrawn_packet_is_closed_with_its_reason_and_no_act_follows() {
     let known = ["is registered as packet", "it was withdrawn by entry 3, 20"];
     world.refused(&["register", "example"], 3, &known);
     shown(&world);
-    // What it froze is nobody's to keep as it was; another experiment goes on from its document.
+    what_it_froze_may_change(&world);
+}
+
+/// What it froze is nobody's to keep as it was; another experiment goes on from its document.
+fn what_it_froze_may_change(world: &World) {
     world.model("another");
     let verified = world.json(&["ledger", "verify"]);
     assert_eq!(verified["changed"], Value::Array(Vec::new()));
@@ -245,23 +252,26 @@ fn a_reason_is_a_line_of_words() {
 }
 
 #[test]
-fn what_was_announced_run_or_is_held_is_not_withdrawn() {
+fn a_packet_that_a_process_holds_is_not_withdrawn() {
+    let world = World::registered(&[]);
+    let execute = [&WITHDRAW[..], &["--execute"]].concat();
+    let mut writer = world.writer();
+    let held = writer.hold_packet(world.packet_of(&writer), &RealClock);
+    let held = held.expect("because nobody has it");
+    writer.rest();
+    for words in [&WITHDRAW[..], &execute] {
+        let expected = ["another process executes the packet", "state --live"];
+        world.refused(words, 3, &expected);
+    }
+    drop(held);
+    world.said(&execute, 0);
+}
+
+#[test]
+fn what_was_announced_or_run_is_not_withdrawn() {
     let world = World::registered(&[]);
     let packet = world.packet();
     let execute = [&WITHDRAW[..], &["--execute"]].concat();
-    {
-        let mut writer = world.writer();
-        let held = writer.hold_packet(packet, &RealClock);
-        let _held = held.expect("because nobody has it");
-        writer.rest();
-        for words in [&WITHDRAW[..], &execute] {
-            world.refused(
-                words,
-                3,
-                &["another process executes the packet", "state --live"],
-            );
-        }
-    }
     world.append(rehearsed(packet, true, None));
     world.append(packhouse_ledger::act::Armed {
         packet,
