@@ -58,25 +58,7 @@ fn told(plan: &Registration, root: &Path) -> Told {
         format!("lane {} {}", packet.lane.id, packet.lane.sha256),
     ];
     for (word, program) in packet.programs.all() {
-        let (name, digest) = (&program.program.name, program.program.sha256);
-        let loaded = counted(program.objects.len() as u64, "file", "files");
-        lines.push(format!(
-            "{word}: {name} {digest}, and {loaded} that it loads"
-        ));
-        // Nothing that a registration may ask tells what an interpreter opens by itself.
-        if head_of(&root.join(name)).starts_with(b"#!") {
-            lines.push(format!(
-                "{word} is a script: whatever its interpreter loads by itself (extension modules) \
-                 must be frozen too, as copies below the lab, or `identities` fails; so must what \
-                 it only reads (modules in source), which no gate sees"
-            ));
-        }
-        if writes_bytecode(program, plan) {
-            lines.push(format!(
-                "{word} is run by Python, which writes {BYTECODE} into a frozen folder that it \
-                 imports from, and spoils it: {NO_BYTECODE} = \"1\" in its environment prevents it"
-            ));
-        }
+        lines.extend(of_program((word, program), plan, root));
     }
     let differences = contrast(packet);
     lines.push(match differences.len() {
@@ -120,6 +102,35 @@ fn told(plan: &Registration, root: &Path) -> Told {
             "differs": differences,
         }),
     }
+}
+
+/// What is told of a program: what is frozen of it, and what nobody can see from here.
+fn of_program(
+    (word, program): (&str, &FrozenProgram),
+    plan: &Registration,
+    root: &Path,
+) -> Vec<String> {
+    let mut lines = Vec::new();
+    let (name, digest) = (&program.program.name, program.program.sha256);
+    let loaded = counted(program.objects.len() as u64, "file", "files");
+    lines.push(format!(
+        "{word}: {name} {digest}, and {loaded} that it loads"
+    ));
+    // Nothing that a registration may ask tells what an interpreter opens by itself.
+    if head_of(&root.join(name)).starts_with(b"#!") {
+        lines.push(format!(
+            "{word} is a script: whatever its interpreter loads by itself (extension modules) \
+             must be frozen too, as copies below the lab, or `identities` fails; so must what \
+             it only reads (modules in source), which no gate sees"
+        ));
+    }
+    if writes_bytecode(program, plan) {
+        lines.push(format!(
+            "{word} is run by Python, which writes {BYTECODE} into a frozen folder that it \
+             imports from, and spoils it: {NO_BYTECODE} = \"1\" in its environment prevents it"
+        ));
+    }
+    lines
 }
 
 /// Whether Python would write bytecode into a frozen folder.
