@@ -5,7 +5,7 @@ use crate::failure::{Failure, quoted};
 use crate::lab::Place;
 use crate::lab_enter::{Entering, enter, name, torn, words};
 use crate::lab_ledger_verify;
-use crate::lab_open::Opened;
+use crate::lab_open::{Opened, counted};
 use crate::lab_words::{LabLedgerArgs, LabLedgerCommand, LabLedgerCorrectArgs, LabLedgerNoteArgs};
 use packhouse_base::digest::Digest;
 use packhouse_ledger::act::{Act, Corrected, Note};
@@ -145,9 +145,9 @@ fn said(act: &Act) -> String {
         }
         Act::Armed(body) => {
             format!(
-                "by rehearsal {} and {} approvals",
+                "by rehearsal {} and {}",
                 body.rehearsal,
-                body.reviews.len()
+                counted(body.reviews.len() as u64, "approval", "approvals")
             )
         }
         Act::Nonce(body) => short(body.nonce),

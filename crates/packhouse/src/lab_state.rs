@@ -3,6 +3,7 @@
 use crate::answer::{Answer, Column, fitted_table};
 use crate::failure::{Exit, Failure};
 use crate::lab::Place;
+use crate::lab_open::counted;
 use crate::lab_page::{Read, Target, replace};
 use crate::lab_words::LabStateArgs;
 use crate::places::Lookup;
@@ -128,9 +129,9 @@ fn difference(root: &Dir, name: &str, page: &str) -> Result<Option<String>, Fail
 /// The state at a glance.
 fn text(page: &Page) -> String {
     let mut text = format!(
-        "lab {}: {} entries up to {}, head {}\n",
+        "lab {}: {} up to {}, head {}\n",
         Shown(&page.lab),
-        page.entry_count,
+        counted(page.entry_count, "entry", "entries"),
         utc(page.last_at_ns),
         start(&page.head)
     );

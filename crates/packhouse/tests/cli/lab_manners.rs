@@ -128,6 +128,8 @@ fn a_wrong_folder_is_told_with_the_lab_that_is_near() {
         &ends(&["state", "--lab", "lab/experiments"], 3),
         &[&command],
     );
+    let state = ends(&["state", "--lab", "lab"], 0);
+    holds(&state, &["lab lab: 1 entry up to "]);
     // A packet is looked for in a lab, and a key where it was given.
     let lost = ends(&["verify", "example"], 3);
     holds(
@@ -304,6 +306,10 @@ fn a_command_that_is_given_again_keeps_what_was_said() {
     let lab = Lab::open();
     lab.ends(&["register", "example", "--execute"], 0);
     lab.arm("example");
+    holds(
+        &lab.ends(&["ledger"], 0),
+        &["by rehearsal 3 and 1 approval\n"],
+    );
     let key = lab.path("a key.pem");
     let made = Command::new("openssl")
         .args(["genpkey", "-algorithm", "ed25519", "-out"])
