@@ -14,6 +14,7 @@
 
 mod able;
 mod before;
+mod cause;
 mod checks;
 mod devices;
 mod drawn;
@@ -35,6 +36,7 @@ pub use rehearse::{Rehearsal, rehearse};
 pub use run::{Ran, run};
 pub use would::{Would, is_consumed, would, would_rehearse};
 
+pub(crate) use cause::{forget, noted};
 pub(crate) use checks::{Taken, taken};
 pub(crate) use devices::here as devices_here;
 pub(crate) use drawn::{asked, put_asked};

@@ -4,7 +4,8 @@
 //! - no program is started, and no case is asked: a packet is run once, whatever became of it;
 //! - a nonce without a marker of its own is released where that marker would be seen, and an abort
 //!   where it would not; a marker is an abort, a closed bag is finished;
-//! - what is told of a run that ended is what was seen of it: nobody saw why;
+//! - what is told of a run that ended is what it noted itself, or what was seen of it: then nobody
+//!   saw why;
 //! - every step may be killed and done again.
 //!
 //! Specified in `docs/format/evidence.md`, section 6.
@@ -12,7 +13,7 @@
 use crate::analysis::{Kind, Status};
 use crate::campaign::{
     Campaign, CampaignError, ClosedRun, EVIDENCE, Fault, Finished, Frozen, Taken, asked, authority,
-    closed_record, finish, own_analyzer, put_asked, standing, taken,
+    closed_record, finish, forget, noted, own_analyzer, put_asked, standing, taken,
 };
 use crate::evidence::{Instants, LegRecord, LegStatus, RunLeg, RunRecord};
 use crate::marker::{Marker, Markers};
@@ -64,7 +65,9 @@ pub fn recover(
         (Standing::Nonce | Standing::Consumed, lost) => {
             let fault = match lost {
                 Some(Unmarked::Lost(reason)) => Some(Fault::new(Stage::Marker, reason)),
-                Some(Unmarked::Released(_)) | None => None,
+                Some(Unmarked::Released(_)) | None => {
+                    state.nonce.and_then(|nonce| noted(campaign, packet, nonce))
+                }
             };
             // Before anything is written: `finish` would find it only when the bag is closed.
             own_analyzer(campaign, writer.ledger(), packet)?;
@@ -90,7 +93,11 @@ pub fn recover(
             | Standing::SealedFail
             | Standing::SealedAbort,
             _,
-        ) => Ok(Recovered::Nothing(state.standing)),
+        ) => {
+            // Who ended before it gave its room back left it here.
+            forget(campaign, packet);
+            Ok(Recovered::Nothing(state.standing))
+        }
     }
 }
 

@@ -3,15 +3,17 @@
 //! Invariants:
 //! - every message and everything seen goes to the tap when it happens;
 //! - a session that broke off is over: its program is dead;
+//! - whoever a program left behind is ended with its leg, of whatever session and environment;
 //! - nothing of the caller's environment reaches a program but what the preregistration names.
 
-use crate::campaign::REASON_BYTES_MAX;
+use crate::campaign::{REASON_BYTES_MAX, cut};
 use crate::world::Launch;
 use packhouse_base::digest::Digest;
+use packhouse_base::shown::Shown;
 use packhouse_component::drive::{Ask, DriveError, Farewell, Limits, Outcome, Program, Tap};
 use packhouse_component::exchange::Exchange;
 use packhouse_component::message::Introduction;
-use packhouse_sys::child::{Exit, Order};
+use packhouse_sys::child::{self, Exit, Order, Outlived};
 use packhouse_sys::fs::{Dir, Fs};
 
 /// What a program must do when it is started.
@@ -35,6 +37,19 @@ pub trait Sessions {
         terms: Terms,
         tap: Box<dyn Tap>,
     ) -> Result<Box<dyn Session>, Broken>;
+
+    /// Begins a family: all that programs which are started from now on will leave behind.
+    fn family(&self) -> Box<dyn Family>;
+}
+
+/// What the programs of a leg started and left behind. Dropped, it is ended.
+pub trait Family {
+    /// Ends all that programs which are over left behind, and waits for its end. Answers with who
+    /// lived until now, each in words.
+    ///
+    /// # Errors
+    /// With who lives on, in words.
+    fn end(&mut self) -> Result<Vec<String>, String>;
 }
 
 /// A program that said hello. Dropped, it is killed.
@@ -148,6 +163,55 @@ impl Sessions for Components<'_> {
             program: Some(program),
         }))
     }
+
+    fn family(&self) -> Box<dyn Family> {
+        let family = child::Family::begin().map_err(|error| unseen(&error));
+        Box::new(Descendants {
+            family,
+            timeout_ns: FAMILY_NS,
+        })
+    }
+}
+
+/// Descendants of this process.
+struct Descendants {
+    family: Result<child::Family, String>,
+    timeout_ns: u64,
+}
+
+impl Family for Descendants {
+    fn end(&mut self) -> Result<Vec<String>, String> {
+        let family = self.family.as_ref().map_err(Clone::clone)?;
+        // Who did not end in that time is not waited for again.
+        let timeout_ns = std::mem::take(&mut self.timeout_ns);
+        let ending = family.end(timeout_ns).map_err(|error| unseen(&error))?;
+        let few = |few: &[Outlived]| few.iter().take(NAMED_MAX).map(named).collect::<Vec<_>>();
+        if !ending.left.is_empty() {
+            let left = few(&ending.left).join(", ");
+            return Err(format!("{left} outlived its program and can't be ended"));
+        }
+        if !ending.untold.is_empty() {
+            let untold = few(&ending.untold).join(", ");
+            return Err(format!(
+                "{untold} is a child of this process that it did not start, and whose it is can't \
+                 be told: this process had such children before the leg, or is the host's first"
+            ));
+        }
+        self.timeout_ns = timeout_ns;
+        let mut lived = few(&ending.ended);
+        let more = ending.ended_count.saturating_sub(lived.len() as u64);
+        if more > 0 {
+            lived.push(format!("{more} more"));
+        }
+        Ok(lived)
+    }
+}
+
+impl Drop for Descendants {
+    fn drop(&mut self) {
+        // Of what was given up nobody is told; the next leg's look finds who lives on.
+        let _ = self.end();
+    }
 }
 
 /// A program; none after it broke off.
@@ -189,6 +253,20 @@ impl Session for Running {
 }
 
 impl Gone {
+    /// Adds to the log who outlived the program, and was ended: on a line of the controller's own.
+    pub fn outlived(&mut self, lived: &[String]) {
+        let mut line = format!(
+            "packhouse: {} outlived it, and was ended\n",
+            lived.join(", ")
+        );
+        cut(&mut line, LOG_BYTES_MAX / 2);
+        self.log.truncate(LOG_BYTES_MAX - 1 - line.len());
+        if self.log.last().is_some_and(|last| *last != b'\n') {
+            self.log.push(b'\n');
+        }
+        self.log.extend(line.bytes());
+    }
+
     fn of(pid: u32, farewell: Farewell) -> Self {
         Self {
             pid,
@@ -231,7 +309,7 @@ impl Broken {
             | DriveError::Untimed => None,
         };
         let mut reason = error.to_string();
-        crate::campaign::cut(&mut reason, REASON_BYTES_MAX);
+        cut(&mut reason, REASON_BYTES_MAX);
         Self { reason, gone }
     }
 }
@@ -242,3 +320,16 @@ fn over() -> Broken {
         gone: None,
     }
 }
+
+fn named(one: &Outlived) -> String {
+    format!("process {} ({})", one.pid, Shown(&one.name))
+}
+
+fn unseen(error: &std::io::Error) -> String {
+    format!("what its programs left behind can't be seen: {error}")
+}
+
+/// How long who was killed may take to be gone: an exit that waits for a disk or a card.
+const FAMILY_NS: u64 = 10_000_000_000;
+/// How many are named.
+const NAMED_MAX: usize = 8;

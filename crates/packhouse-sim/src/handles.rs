@@ -494,10 +494,11 @@ impl FileBackend for SimFile {
             if !self.writable {
                 return Err(FsErrorKind::Permission);
             }
-            machine.count(Need::Space)?;
+            let length = machine.file(self.inode)?.live.len() as u64;
+            let grows = offset.saturating_add(bytes.len() as u64) > length;
+            machine.count(if grows { Need::Space } else { Need::Nothing })?;
             let now_ns = self.shared.now_ns();
             let free_bytes = self.shared.fs_stat(machine).free_bytes;
-            let length = machine.file(self.inode)?.live.len() as u64;
             let room = free_bytes.saturating_add(length).saturating_sub(offset);
             let fits = bytes.len().min(usize::try_from(room).unwrap_or(usize::MAX));
             if fits == 0 && !bytes.is_empty() {

@@ -10,7 +10,8 @@
 //! - **Stop**: the operation and everything after it fail with `Stopped`; the process is as good as
 //!   dead. `SimFs::crash` then says what the disk holds when the machine starts again.
 //! - **Error**: the operation fails with an errno and the process goes on: once, or from then on
-//!   for all operations that need space (a disk that became full). A sync that fails with EIO
+//!   for all operations that need space (a disk that became full; bytes that a file has can be
+//!   replaced, as where file systems write in place). A sync that fails with EIO
 //!   **loses** the unsynced writes of that file for good, though reads still show them: the kernel
 //!   marks such pages clean.
 //!

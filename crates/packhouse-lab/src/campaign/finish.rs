@@ -79,6 +79,7 @@ pub fn finish(
             },
         )?;
     }
+    super::forget(campaign, packet);
     Ok(Finished {
         analysis,
         seal: Digest::of(&seal),

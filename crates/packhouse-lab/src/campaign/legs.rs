@@ -4,9 +4,12 @@
 //! - what is asked is the schedule's, one case after the other, never twice;
 //! - a wrong answer fails its leg and goes on; a session that breaks off ends the run;
 //! - a program's mapped files are looked at after each of its answers, and after its last case,
-//!   while it lives.
+//!   while it lives;
+//! - nothing that a program started outlives its leg: it is ended, and told in the program's log;
+//!   what can't be ended ends the run.
 
 use super::able::{is_able, last_words};
+use super::error::cut;
 use super::recorder::Recorder;
 use super::{Campaign, Fault, Frozen, Step, before, devices, instants};
 use crate::evidence::{
@@ -15,7 +18,7 @@ use crate::evidence::{
 use crate::prereg::{GateRule, Leg, Treatment};
 use crate::recipes::{Made, challenge};
 use crate::schedule::{LegPlan, PlannedCase, case_of, rejected_case};
-use crate::sessions::{Broken, Ending, Gone, Session, Terms};
+use crate::sessions::{Broken, Ending, Family, Gone, Session, Terms};
 use packhouse_bag::WriteError;
 use packhouse_base::digest::Digest;
 use packhouse_component::check::Fault as AnswerFault;
@@ -33,6 +36,8 @@ pub(super) struct LiveLeg {
     device: Option<HostDeviceRecord>,
     /// Whether it was looked who holds it afterwards.
     is_looked_after: bool,
+    /// Goes after the programs: it ends what they left behind.
+    family: Box<dyn Family>,
 }
 
 struct Live {
@@ -41,6 +46,8 @@ struct Live {
     session: Option<Box<dyn Session>>,
     objects: BTreeSet<ObjectRecord>,
     gone: Option<Gone>,
+    /// Whether what it left behind was looked for.
+    is_cleared: bool,
 }
 
 /// How a leg ended.
@@ -57,6 +64,12 @@ pub(super) enum RunEnd {
     Stopped(Fault),
     /// It broke off.
     Aborted(Fault),
+}
+
+impl RunEnd {
+    pub(super) fn is_abort(&self) -> bool {
+        matches!(self, Self::Aborted(_))
+    }
 }
 
 /// What a run of cases knows.
@@ -85,14 +98,15 @@ impl Running<'_> {
             programs: Vec::new(),
             device: devices::before(self.campaign.lab, &plan.device),
             is_looked_after: false,
+            family: self.campaign.sessions.family(),
         };
         if let Err(fault) = devices::alone(plan, live.device.as_ref()) {
             self.write(&mut live, LegStatus::Broken)?;
             return Err(fault);
         }
         for treatment in plan.treatments() {
-            if let Err(fault) = self.start(&mut live, *treatment) {
-                self.break_off(&mut live, &fault.reason);
+            if let Err(mut fault) = self.start(&mut live, *treatment) {
+                self.break_off(&mut live, &mut fault);
                 self.write(&mut live, LegStatus::Broken)?;
                 return Err(fault);
             }
@@ -169,6 +183,7 @@ impl Running<'_> {
                     session: Some(session),
                     objects: BTreeSet::new(),
                     gone: None,
+                    is_cleared: false,
                 });
                 able.map_err(|reason| {
                     Fault::new(Stage::Discovery, format!("{}: {reason}", treatment.word()))
@@ -185,6 +200,7 @@ impl Running<'_> {
                         session: None,
                         objects: BTreeSet::new(),
                         gone: Some(gone),
+                        is_cleared: false,
                     });
                 }
                 Err(named(told))
@@ -345,7 +361,8 @@ impl Running<'_> {
     }
 
     fn bye(&self, live: &mut LiveLeg) -> Result<(), Fault> {
-        for program in &mut live.programs {
+        for index in 0..live.programs.len() {
+            let program = &mut live.programs[index];
             let Some(session) = program.session.take() else {
                 continue;
             };
@@ -354,6 +371,7 @@ impl Running<'_> {
                     program.gone = Some(gone);
                     self.recorder
                         .end(program.treatment.word(), self.now_ns(), BYE);
+                    clear(live)?;
                 }
                 Err(broken) => {
                     let told = last_words(&broken);
@@ -384,18 +402,26 @@ impl Running<'_> {
     }
 
     /// Ends a leg before its end.
-    fn cut(&self, mut live: LiveLeg, end: RunEnd) -> Result<LegEnd, Fault> {
-        let (RunEnd::Stopped(fault) | RunEnd::Aborted(fault)) = &end;
-        self.break_off(&mut live, &fault.reason);
-        self.write(&mut live, LegStatus::Broken)?;
+    fn cut(&self, mut live: LiveLeg, mut end: RunEnd) -> Result<LegEnd, Fault> {
+        let (RunEnd::Stopped(fault) | RunEnd::Aborted(fault)) = &mut end;
+        let is_cleared = self.break_off(&mut live, fault);
+        if let (false, RunEnd::Stopped(fault)) = (is_cleared, &end) {
+            end = RunEnd::Aborted(fault.clone());
+        }
+        match self.write(&mut live, LegStatus::Broken) {
+            // Why it broke off comes before why that can't be written.
+            Err(fault) if !end.is_abort() => return Err(fault),
+            Ok(()) | Err(_) => {}
+        }
         Ok(LegEnd {
             status: LegStatus::Broken,
             ends_run: Some(end),
         })
     }
 
-    /// Ends every session that lives.
-    fn break_off(&self, live: &mut LiveLeg, reason: &str) {
+    /// Ends every session that lives, and what all of them left behind. Where that can't be ended
+    /// it answers with false, and the fault says so.
+    fn break_off(&self, live: &mut LiveLeg, fault: &mut Fault) -> bool {
         for program in &mut live.programs {
             if let Some(session) = program.session.take() {
                 program.gone = Some(Gone {
@@ -403,9 +429,18 @@ impl Running<'_> {
                     ..session.stop()
                 });
                 self.recorder
-                    .end(program.treatment.word(), self.now_ns(), reason);
+                    .end(program.treatment.word(), self.now_ns(), &fault.reason);
             }
         }
+        let Err(left) = clear(live) else {
+            return true;
+        };
+        let is_told = fault.reason.ends_with(&left.reason);
+        if !is_told {
+            cut(&mut fault.reason, REASON_BYTES_BEFORE);
+            fault.reason = format!("{}; {}", fault.reason, left.reason);
+        }
+        false
     }
 
     /// Writes logs and the leg's record.
@@ -450,12 +485,30 @@ impl Running<'_> {
     }
 }
 
+/// Ends what the programs that are over left behind. The logs of those that were not asked before
+/// say whom: no record has a place for it.
+fn clear(live: &mut LiveLeg) -> Result<(), Fault> {
+    let ended = live.family.end();
+    let lived = ended.map_err(|left| Fault::new(Stage::Leg, left))?;
+    let over = live.programs.iter_mut();
+    let over = over.filter(|program| program.session.is_none() && !program.is_cleared);
+    for program in over {
+        program.is_cleared = true;
+        if let Some(gone) = program.gone.as_mut().filter(|_| !lived.is_empty()) {
+            gone.outlived(&lived);
+        }
+    }
+    Ok(())
+}
+
 /// Whether something lay in the outputs' folder before the case was asked.
 fn is_early(faults: &[AnswerFault]) -> bool {
     let is_early = |fault: &AnswerFault| matches!(fault, AnswerFault::FileEarly { .. });
     faults.iter().any(is_early)
 }
 
+/// A reason that is told before who could not be ended.
+const REASON_BYTES_BEFORE: usize = 600;
 /// How a session ended that ended as it should.
 const BYE: &str = "bye";
 /// What is said of a run that a signal ended.

@@ -214,6 +214,7 @@ fn greeted(campaign: &Campaign<'_>, frozen: &Frozen, nonce: Digest) -> Result<()
         case_ns: frozen.prereg().case_timeout_s.saturating_mul(SECOND_NS),
     };
     let tap = Box::new(Unheard(campaign.interrupted));
+    let mut family = campaign.sessions.family();
     let session = campaign.sessions.start(&launch, terms, tap);
     let session = session.map_err(|broken| fault(Stage::Hello, last_words(&broken)))?;
     let judged_by = (candidate, &frozen.prereg().gates[..]);
@@ -229,7 +230,11 @@ fn greeted(campaign: &Campaign<'_>, frozen: &Frozen, nonce: Digest) -> Result<()
         .map_err(|broken| fault(Stage::Hello, last_words(&broken)))?
         .exit
     {
-        Ending::Code(0) => Ok(()),
+        // Nothing of it is there when the rehearsal's first leg begins.
+        Ending::Code(0) => family
+            .end()
+            .map(drop)
+            .map_err(|left| fault(Stage::Hello, left)),
         other => Err(fault(
             Stage::Hello,
             format!("it ended with {other} after bye"),

@@ -7,7 +7,7 @@ use super::finish::{Finished, finish};
 use super::frozen::{authority, standing};
 use super::legs::{LegEnd, LiveLeg, RunEnd, Running};
 use super::recorder::Recorder;
-use super::{Campaign, CampaignError, EVIDENCE, Fault, Frozen, checks, instants};
+use super::{Campaign, CampaignError, EVIDENCE, Fault, Frozen, cause, checks, instants};
 use crate::analysis::{Kind, Status};
 use crate::evidence::{ClockRecord, HostRecord, Instants, LegStatus, RunLeg, RunRecord};
 use crate::marker::MarkerError;
@@ -77,6 +77,7 @@ pub fn run(
         folder.map_err(|error| CampaignError::Refused(Fault::new(Stage::FileSystem, error)))?;
     let nonce = campaign.nonce()?;
     let packet = frozen.digest;
+    cause::reserve(campaign, packet).map_err(CampaignError::Refused)?;
     let act = Nonce {
         packet,
         nonce,
@@ -96,18 +97,17 @@ pub fn run(
         Ok(taken) => taken,
         Err(error) => {
             drop(opened);
-            return unmarked(campaign, writer, packet, error);
+            return unmarked(campaign, writer, (packet, nonce), error);
         }
     };
-    let digest = Digest::of(&marker);
-    campaign.append(
-        writer,
-        Consumed {
-            packet,
-            nonce,
-            marker: digest,
-        },
-    )?;
+    let act = Consumed {
+        packet,
+        nonce,
+        marker: Digest::of(&marker),
+    };
+    campaign.append(writer, act).inspect_err(|error| {
+        cause::note(campaign, (packet, nonce), &Fault::new(Stage::Marker, error));
+    })?;
     let lines = authority(writer.ledger(), packet);
     // Others may append for as long as programs are asked.
     writer.rest();
@@ -119,18 +119,35 @@ pub fn run(
         opened,
         &[("marker.json", &marker), ("authority.jsonl", &lines)],
     );
-    let closed = ran.and_then(|(recorder, run)| close(campaign, &home, recorder, &run));
+    let closed = ran.and_then(|(recorder, run)| {
+        // Why it broke off comes before why that can't be written.
+        let first = run.fault.clone();
+        let first = first.filter(|_| run.status == Status::Aborted);
+        let closed = close(campaign, &home, recorder, &run);
+        closed.map_err(|fault| first.unwrap_or(fault))
+    });
     match closed {
         Ok(_) => finish(campaign, writer, packet).map(Ran::sealed),
-        Err(fault) => aborted(campaign, writer, packet, Some(fault)).map(Ran::sealed),
+        Err(fault) => sealed_abort(campaign, writer, (packet, nonce), fault),
     }
+}
+
+/// Seals an abort, whose reason is noted first: there may be no room for anything else.
+fn sealed_abort(
+    campaign: &Campaign<'_>,
+    writer: &mut Writer,
+    (packet, nonce): (Digest, Digest),
+    fault: Fault,
+) -> Result<Ran, CampaignError> {
+    cause::note(campaign, (packet, nonce), &fault);
+    aborted(campaign, writer, packet, Some(fault)).map(Ran::sealed)
 }
 
 /// What a run comes to whose marker could not be taken, or is perhaps not kept.
 fn unmarked(
     campaign: &Campaign<'_>,
     writer: &mut Writer,
-    packet: Digest,
+    (packet, nonce): (Digest, Digest),
     error: MarkerError,
 ) -> Result<Ran, CampaignError> {
     let was_taken = matches!(error, MarkerError::Taken { .. });
@@ -145,7 +162,7 @@ fn unmarked(
         let fault = Fault::new(Stage::Marker, reason);
         return released(campaign, writer, packet, fault);
     }
-    aborted(campaign, writer, packet, Some(fault)).map(Ran::sealed)
+    sealed_abort(campaign, writer, (packet, nonce), fault)
 }
 
 /// Makes the bag with all that is known before the first case, and starts the first leg.
@@ -231,7 +248,7 @@ pub(super) fn execute(
         legs: legs.len(),
     };
     let (legs, end) = all_legs(&running, &legs, first)?;
-    let end = match end {
+    let mut end = match end {
         Some(RunEnd::Aborted(fault)) => Some(RunEnd::Aborted(fault)),
         // A program that was swapped is not what the packet says ran.
         end => checks::unchanged(campaign, frozen)
@@ -239,8 +256,13 @@ pub(super) fn execute(
             .map(RunEnd::Aborted)
             .or(end),
     };
-    let put = recorder.put_held();
-    put.map_err(|error| Fault::new(Stage::Leg, error))?;
+    if let Err(error) = recorder.put_held() {
+        // What was not written is told where the bag is closed, if nothing was before.
+        let fault = Fault::new(Stage::Leg, error);
+        end = end
+            .filter(RunEnd::is_abort)
+            .or(Some(RunEnd::Aborted(fault)));
+    }
     let (status, fault) = match end {
         None => (Status::Complete, None),
         Some(RunEnd::Stopped(fault)) => (Status::Stopped, Some(fault)),
@@ -419,7 +441,9 @@ pub(crate) fn release(
         stage: fault.stage,
         reason: fault.reason,
     };
-    campaign.append(writer, act)
+    campaign.append(writer, act)?;
+    cause::forget(campaign, packet);
+    Ok(())
 }
 
 fn is_evidence(home: &Dir) -> bool {

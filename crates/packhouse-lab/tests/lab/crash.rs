@@ -5,12 +5,12 @@
 //! A campaign that could be repeated after a fault, by deleting a folder or by copying the lab, is
 //! how a reference lab came to more than one run of a one-shot packet.
 
-use crate::played::{Played, Programs};
+use crate::played::{Manner, Played, Programs};
 use packhouse_base::digest::Digest;
 use packhouse_lab::campaign::{CampaignError, Frozen, run};
 use packhouse_lab::recovery::{Recovered, recover};
 use packhouse_ledger::state::Standing;
-use packhouse_ledger::{Ledger, Writer};
+use packhouse_ledger::{Act, Ledger, Writer};
 use packhouse_sim::{Crash, Fault, SimFs};
 use packhouse_sys::fs::FsErrorKind;
 
@@ -89,7 +89,9 @@ fn a_run_stopped_anywhere_is_released_or_sealed_and_never_asked_again() {
         sim.restart_count();
         sim.set_fault(Some(Fault::Stop { at }));
         let stopped = Played::on(sim.clone(), programs.clone());
-        assert!(lab_run(&stopped, packet).is_err(), "{label}");
+        // The last operation gives back the room that a reason would have taken; nothing needs it.
+        let is_over = at + 1 == count;
+        assert_eq!(lab_run(&stopped, packet).is_ok(), is_over, "{label}");
         let asked = first_cases(&programs);
         let mut sim = sim.crash(crash, at);
         if at % 4 == 0 {
@@ -140,4 +142,77 @@ fn a_full_or_failing_disk_anywhere_is_released_or_sealed_when_there_is_room() {
             assert!(first_cases(&programs) <= 1, "{label}: {ended:?}");
         }
     }
+}
+
+/// Why a run was aborted, where no byte could be written any more from then on: it was lost, and
+/// the seal said only how far the run had come.
+#[test]
+fn a_disk_that_is_full_to_the_end_keeps_why_the_run_was_aborted() {
+    let (played, packet) = Played::armed(4);
+    let count = operations(&played, packet);
+    let (mut told, mut finished) = (0, 0);
+    for at in 0..count {
+        let label = format!("full from {at} of {count}");
+        let programs = played.programs.again();
+        let sim = played.sim.crash(Crash::Kept, at);
+        sim.restart_count();
+        sim.set_fault(Some(Fault::Full { at }));
+        let full = Played::on(sim.clone(), programs.clone());
+        let ran = lab_run(&full, packet);
+        sim.set_fault(None);
+        let open = standing(&full, packet);
+        let ended = to_the_end(&sim, &programs, packet, &label);
+        if ended == Standing::SealedAbort {
+            assert!(ran.is_err() || open == ended, "{label}: {ran:?}");
+            let reason = aborted_by(&full, packet);
+            assert!(reason.contains("no space"), "{label}: {reason}");
+            told += 1;
+        } else {
+            finished += 1;
+        }
+        let causes = sim.files("/home/user/state/lab/causes");
+        assert_eq!(causes, Vec::<std::path::PathBuf>::new(), "{label}");
+        if at % 8 == 0 {
+            assert_eq!(full.findings(packet), [], "{label}");
+        }
+    }
+    assert!(told > 10 && finished > 10, "{told} told, {finished} not");
+}
+
+/// The reason that is sealed.
+fn aborted_by(played: &Played, packet: Digest) -> String {
+    let root = played.dir("/home/user/lab");
+    let ledger = Ledger::read(&root, None).expect("because no disk makes a bad ledger");
+    let entries = ledger.entries().iter().rev();
+    let sealed = entries.filter_map(|entry| match &entry.act {
+        Act::Sealed(sealed) if sealed.packet == packet => Some(sealed.reason.clone()),
+        _ => None,
+    });
+    sealed.last().expect("because it is sealed")
+}
+
+/// A program that died on a full disk: the first cause is told, by the run or by who seals it.
+#[test]
+fn what_ended_a_run_first_is_told_where_the_disk_is_full_later() {
+    let (played, packet) = Played::armed(5);
+    let mut died = 0;
+    for at in (0..operations(&played, packet)).step_by(3) {
+        let label = format!("full from {at}");
+        let programs = played.programs.again();
+        programs.manner.set(Manner::Dies);
+        let sim = played.sim.crash(Crash::Kept, at);
+        sim.restart_count();
+        sim.set_fault(Some(Fault::Full { at }));
+        let full = Played::on(sim.clone(), programs.clone());
+        let _ = lab_run(&full, packet);
+        // Its second case was asked, and it died of it.
+        let has_died = programs.asked.borrow().iter().any(|(_, index)| *index == 1);
+        sim.set_fault(None);
+        to_the_end(&sim, &programs, packet, &label);
+        let reason = aborted_by(&full, packet);
+        let is_told = reason.contains("the program ended by signal 9");
+        assert!(is_told || reason.contains("no space"), "{label}: {reason}");
+        died += usize::from(has_died && is_told);
+    }
+    assert!(died > 5, "{died}");
 }

@@ -10,6 +10,7 @@ mod crash;
 mod desk;
 mod desk_ledger;
 mod documents;
+mod families;
 mod finishing;
 mod freezing;
 mod judges;

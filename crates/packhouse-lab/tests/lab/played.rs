@@ -15,7 +15,7 @@ use packhouse_lab::campaign::Campaign;
 use packhouse_lab::freeze;
 use packhouse_lab::packet::Object;
 use packhouse_lab::recipes::Recipes;
-use packhouse_lab::sessions::{Broken, Ending, Gone, Session, Sessions, Terms};
+use packhouse_lab::sessions::{Broken, Ending, Family, Gone, Session, Sessions, Terms};
 use packhouse_lab::verify::{Evidence, Finding, findings};
 use packhouse_lab::world::{Commit, Host, HostDevice, HostError, Lab, Launch, Mapped};
 use packhouse_ledger::act::{Armed, Genesis, LaneAction, Name, Registered, Rehearsed, Reviewed};
@@ -60,6 +60,8 @@ pub(crate) struct Programs {
     clock: Rc<RefCell<Arc<SimClock>>>,
     /// Random numbers that were given out: none is given twice.
     pub(crate) random: Arc<AtomicU64>,
+    /// Starts of programs, and ends of families: what was done of it, in order.
+    pub(crate) families: Rc<RefCell<Vec<&'static str>>>,
     marks: Arc<Marks>,
 }
 
@@ -96,6 +98,12 @@ pub(crate) enum Manner {
     Swaps,
     /// It says of nothing that it does it.
     Modest,
+    /// It leaves a process behind.
+    Leaves,
+    /// It leaves one that can't be ended.
+    Stays,
+    /// The same, and is gone at its second case.
+    DiesAndStays,
 }
 
 impl Played {
@@ -400,7 +408,28 @@ impl Programs {
             manner: self.manner.clone(),
             clock: self.clock.clone(),
             random: Arc::new(AtomicU64::new(random)),
+            families: Rc::default(),
             marks: Arc::default(),
+        }
+    }
+}
+
+/// What a played candidate leaves behind.
+struct Left {
+    programs: Programs,
+    is_over: bool,
+}
+
+impl Family for Left {
+    fn end(&mut self) -> Result<Vec<String>, String> {
+        self.programs.families.borrow_mut().push("end");
+        let is_over = std::mem::replace(&mut self.is_over, true);
+        match self.programs.manner.get() {
+            Manner::Leaves if !is_over => Ok(vec!["process 77 (daemon)".to_owned()]),
+            Manner::Stays | Manner::DiesAndStays => {
+                Err("process 77 (daemon) can't be ended".to_owned())
+            }
+            _ => Ok(Vec::new()),
         }
     }
 }
@@ -412,6 +441,7 @@ impl Sessions for Programs {
         terms: Terms,
         mut tap: Box<dyn Tap>,
     ) -> Result<Box<dyn Session>, Broken> {
+        self.families.borrow_mut().push("start");
         let is_candidate = launch.program.ends_with(CANDIDATE);
         let manner = if is_candidate {
             self.manner.get()
@@ -456,6 +486,14 @@ impl Sessions for Programs {
             next: 0,
             tap,
         }))
+    }
+
+    fn family(&self) -> Box<dyn Family> {
+        self.families.borrow_mut().push("begin");
+        Box::new(Left {
+            programs: self.clone(),
+            is_over: false,
+        })
     }
 }
 
@@ -531,7 +569,8 @@ impl Session for Running {
             let is_swapped = &self.programs.marks.is_swapped;
             is_swapped.store(true, Ordering::Relaxed);
         }
-        if self.manner == Manner::Dies && order.index == 1 {
+        let dies = matches!(self.manner, Manner::Dies | Manner::DiesAndStays);
+        if dies && order.index == 1 {
             let mut broken = broken("in case 1: the program ended by signal 9");
             let gone = broken.gone.as_mut().expect("because there was one");
             gone.log = b"first\nsecond\n\nthird\ncuda error 700: \x1b[31millegal address\n".into();

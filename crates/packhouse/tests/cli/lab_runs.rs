@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 /// A lab with one experiment, and a home on a disk: a `/tmp` may be in RAM, where no marker is.
-struct World {
+pub(crate) struct World {
     sandbox: Sandbox,
     disk: tempfile::TempDir,
 }
@@ -31,7 +31,11 @@ impl World {
     }
 
     /// The same with files of the lab, which are placed before it is registered.
-    fn armed_with(candidate: &str, edits: &[(&str, &str)], place: &dyn Fn(&Path)) -> Self {
+    pub(crate) fn armed_with(
+        candidate: &str,
+        edits: &[(&str, &str)],
+        place: &dyn Fn(&Path),
+    ) -> Self {
         let world = Self::registered(candidate, edits, place);
         world.rehearsed();
         let review = [
@@ -48,7 +52,11 @@ impl World {
     }
 
     /// A lab whose packet is registered.
-    fn registered(candidate: &str, edits: &[(&str, &str)], place: &dyn Fn(&Path)) -> Self {
+    pub(crate) fn registered(
+        candidate: &str,
+        edits: &[(&str, &str)],
+        place: &dyn Fn(&Path),
+    ) -> Self {
         let disk = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"));
         let world = Self {
             sandbox: Sandbox::new(),
@@ -69,7 +77,7 @@ impl World {
         world
     }
 
-    fn lab(&self) -> PathBuf {
+    pub(crate) fn lab(&self) -> PathBuf {
         self.disk.path().join("lab")
     }
 
@@ -77,7 +85,7 @@ impl World {
         [&["lab", "--lab", lab], words].concat()
     }
 
-    fn command(&self, words: &[&str]) -> Command {
+    pub(crate) fn command(&self, words: &[&str]) -> Command {
         let lab = self.lab();
         let lab = lab.to_str().expect("because it is plain text");
         self.settled(self.sandbox.command(&self.words(words, lab)))
@@ -88,7 +96,7 @@ impl World {
         command
     }
 
-    fn output(&self, words: &[&str]) -> Output {
+    pub(crate) fn output(&self, words: &[&str]) -> Output {
         self.command(words).output().expect("because it was built")
     }
 
@@ -98,7 +106,7 @@ impl World {
     }
 
     /// `lab run` as JSON.
-    fn run(&self, exit: i32) -> Value {
+    pub(crate) fn run(&self, exit: i32) -> Value {
         let output = self.output(&["run", "example", "--execute", "--json"]);
         assert_eq!(output.status.code(), Some(exit), "{}", said(&output));
         serde_json::from_slice(&output.stdout).unwrap_or(Value::Null)
@@ -141,7 +149,7 @@ impl World {
         self.ledger().state().packets()[&self.packet()].standing
     }
 
-    fn evidence(&self) -> PathBuf {
+    pub(crate) fn evidence(&self) -> PathBuf {
         self.lab().join(format!("evidence/{}", self.packet()))
     }
 
@@ -244,7 +252,7 @@ impl World {
     }
 
     /// The second implementation finds nothing that does not hold.
-    fn verified(&self) {
+    pub(crate) fn verified(&self) {
         let evidence = self.evidence();
         let ledger = self.lab().join("ledger.jsonl");
         let text = |path: &Path| path.to_str().expect("because it is plain text").to_owned();
@@ -284,7 +292,7 @@ fn copy(from: &Path, to: &Path) {
     assert!(status.expect("because coreutils are there").success());
 }
 
-fn said(output: &Output) -> String {
+pub(crate) fn said(output: &Output) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     text(&output.stdout) + &text(&output.stderr)
 }
@@ -645,7 +653,7 @@ impl World {
 
 /// Copies of all files that the liar's interpreter maps executable when its modules are loaded, and
 /// of those of the program that it starts.
-fn mapped_modules(to: &Path) {
+pub(crate) fn mapped_modules(to: &Path) {
     std::fs::create_dir(to).expect("because the lab is ours");
     let modules = "import hashlib, json, os, signal, struct, subprocess, sys, time";
     let script = format!("{modules}; print(open('/proc/self/maps').read())");
@@ -763,6 +771,10 @@ fn a_rehearsal_that_is_not_green_says_so_before_and_what_is_next_after() {
 #[test]
 fn a_run_that_can_not_write_its_nonce_says_that_nothing_was_run() {
     let world = World::armed(SERVE, &[]);
+    // It is the ledger that does not fit: what is made before it is shorter.
+    for _ in 0..5 {
+        world.done(&["ledger", "note", &"word ".repeat(160), "--execute"]);
+    }
     let bytes = std::fs::metadata(world.lab().join("ledger.jsonl"));
     let limit = bytes.expect("because it is there").len() + 100;
     let mut limited = Command::new("prlimit");
@@ -795,8 +807,8 @@ fn a_run_that_can_not_write_its_nonce_says_that_nothing_was_run() {
 
 const EXCHANGE: &str = ".local/state/packhouse/lab/exchange";
 const MARKERS: &str = ".local/state/packhouse/lab/markers";
-const FIXTURE: &str = "mul-mxfp4-ggml-cpu-repack-v1";
-const SERVE: &str = "[program.candidate]
+pub(crate) const FIXTURE: &str = "mul-mxfp4-ggml-cpu-repack-v1";
+pub(crate) const SERVE: &str = "[program.candidate]
 program = \"packhouse\"
 arguments = [\"fixture\", \"serve\", \"mul-mxfp4-ggml-cpu-repack-v1\"]
 environment = {}
@@ -808,7 +820,7 @@ path = \"modules\"
 [[frozen]]
 path = \"packhouse\"
 ";
-const TIMEOUT: &str = "case_timeout_s = 60";
+pub(crate) const TIMEOUT: &str = "case_timeout_s = 60";
 const PREREG: &str = "schema = \"packhouse/prereg/1\"
 id = \"example\"
 lane = \"example\"
