@@ -55,7 +55,10 @@ pub(crate) fn execute(args: &LabAnalyseArgs, place: &Place) -> Result<Answer, Fa
     let mut writer = opened.writer()?;
     let done = reanalyse(&campaign, &mut writer, packet, &args.why);
     let again = done.map_err(failed)?;
-    Ok(prepared.remembered(&writer, sealed(&again)))
+    let mut answer = sealed(&again);
+    let report = place.hint(&format!("report {}", args.packet));
+    answer.text += &format!("next: {report}\n");
+    Ok(prepared.remembered(&writer, answer))
 }
 
 /// Only a sealed bag is analysed again.

@@ -334,18 +334,23 @@ fn a_command_that_is_given_again_keeps_what_was_said() {
     let written = file.expect("because it is ours").write_all(b"another");
     written.expect("because there is room");
     let words = ["analyse", "example", "--why", "it's newer", "--key", key];
-    let own = lab.command(&lab.path("lab"), &words);
-    let mut command = Command::new(&other);
-    command
-        .args(own.get_args())
-        .current_dir(lab.path("lab"))
-        .env_clear();
-    let variables = own.get_envs();
-    command.envs(variables.filter_map(|(name, value)| Some((name, value?))));
-    let planned = said(command, 0);
-    let again =
+    let again = |more: &[&str]| {
+        let own = lab.command(&lab.path("lab"), &[&words[..], more].concat());
+        let mut command = Command::new(&other);
+        command
+            .args(own.get_args())
+            .current_dir(lab.path("lab"))
+            .env_clear();
+        let variables = own.get_envs();
+        command.envs(variables.filter_map(|(name, value)| Some((name, value?))));
+        said(command, 0)
+    };
+    let planned = again(&[]);
+    let command =
         format!("packhouse lab analyse example --why 'it'\\''s newer' --key '{key}' --execute");
-    assert_eq!(next(&planned, "do it: "), again);
+    assert_eq!(next(&planned, "do it: "), command);
+    let done = again(&["--execute"]);
+    assert_eq!(next(&done, "next: "), "packhouse lab report example");
 }
 
 /// The id of a folder of markers that says nothing: what it costs, and what to do.
