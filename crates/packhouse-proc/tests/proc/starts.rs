@@ -100,20 +100,20 @@ fn stuck(path: &Path) -> ProcessKey {
     key.unwrap().expect("because it lives")
 }
 
-/// Time that passes by sleeps alone, half a second each; something happens at the fifth.
-struct Fifth<'a> {
+/// Time that passes by sleeps alone, half a second each; something happens at the tenth.
+struct Tenth<'a> {
     slept: AtomicU64,
     act: &'a (dyn Fn() + Sync),
 }
 
-impl<'a> Fifth<'a> {
+impl<'a> Tenth<'a> {
     fn new(act: &'a (dyn Fn() + Sync)) -> Self {
         let slept = AtomicU64::new(0);
         Self { slept, act }
     }
 }
 
-impl Clock for Fifth<'_> {
+impl Clock for Tenth<'_> {
     fn wall_ns(&self) -> i64 {
         RealClock.wall_ns()
     }
@@ -123,7 +123,7 @@ impl Clock for Fifth<'_> {
     }
 
     fn sleep_ns(&self, _duration_ns: u64) {
-        if self.slept.fetch_add(1, Ordering::SeqCst) == 4 {
+        if self.slept.fetch_add(1, Ordering::SeqCst) == 9 {
             (self.act)();
         }
     }
@@ -240,7 +240,7 @@ fn a_gate_without_a_keeper_is_waited_for_and_is_no_worker() {
             drop(gate.0.stdin.take());
             gate.0.wait().expect("because it is our child");
         };
-        let before = ordered.before(&Fifth::new(&act));
+        let before = ordered.before(&Tenth::new(&act));
         assert!(matches!(before, Ok(Before::Free)), "{before:?}");
         assert_eq!(procfs().key_of(key.pid), Ok(None));
         assert!(ordered.run.read::<RunExit>().unwrap().is_some());
@@ -261,7 +261,7 @@ fn how_an_engine_ended_is_told_though_its_record_takes_seconds() {
         ordered.run.write(&ordered.end(Outcome::Code(7))).unwrap();
         claim.lock().unwrap().take();
     };
-    let clock = Fifth::new(&act);
+    let clock = Tenth::new(&act);
     let procfs = procfs();
     let waiting = Waiting {
         procfs: &procfs,
