@@ -51,7 +51,7 @@ def live():
 
 
 def heir():
-    """A child made while the parent ends. No signal comes to it before it would note it as its own."""
+    """A child made while the parent ends. No signal comes to it before it notes its own."""
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT, signal.SIGTERM])
     if os.fork() == 0:
         os.setsid()
