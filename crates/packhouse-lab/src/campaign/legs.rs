@@ -284,12 +284,13 @@ impl Running<'_> {
             Err(broken) => {
                 let told = last_words(&broken);
                 let Broken { reason, gone } = broken;
+                // What could not be written before is why the session was told to end.
+                let written = self.recorder.good();
                 self.recorder
                     .end(case.treatment.word(), self.now_ns(), &reason);
                 program.session = None;
                 program.gone = Some(gone.unwrap_or_default());
-                // What could not be written is why the session was told to end.
-                self.recorder.good()?;
+                written?;
                 let reason = format!("{}: {told}", case.treatment.word());
                 Err(Fault::new(Stage::Leg, reason))
             }

@@ -195,8 +195,8 @@ fn aborted_by(played: &Played, packet: Digest) -> String {
 #[test]
 fn what_ended_a_run_first_is_told_where_the_disk_is_full_later() {
     let (played, packet) = Played::armed(5);
-    let mut died = 0;
-    for at in (0..operations(&played, packet)).step_by(3) {
+    let (mut told, mut untold) = (0, 0);
+    for at in 0..operations(&played, packet) {
         let label = format!("full from {at}");
         let programs = played.programs.again();
         programs.manner.set(Manner::Dies);
@@ -212,7 +212,11 @@ fn what_ended_a_run_first_is_told_where_the_disk_is_full_later() {
         let reason = aborted_by(&full, packet);
         let is_told = reason.contains("the program ended by signal 9");
         assert!(is_told || reason.contains("no space"), "{label}: {reason}");
-        died += usize::from(has_died && is_told);
+        // Of the case that it died in, the line itself may have found no room, which comes after
+        // syncs, which need none.
+        untold += usize::from(has_died && !is_told);
+        assert!(untold <= 4, "{label}: {reason}");
+        told += usize::from(is_told);
     }
-    assert!(died > 5, "{died}");
+    assert!(told > 10, "{told}");
 }
