@@ -183,12 +183,14 @@ fn a_disk_that_is_full_to_the_end_keeps_why_the_run_was_aborted() {
 fn aborted_by(played: &Played, packet: Digest) -> String {
     let root = played.dir("/home/user/lab");
     let ledger = Ledger::read(&root, None).expect("because no disk makes a bad ledger");
-    let entries = ledger.entries().iter().rev();
-    let sealed = entries.filter_map(|entry| match &entry.act {
-        Act::Sealed(sealed) if sealed.packet == packet => Some(sealed.reason.clone()),
-        _ => None,
-    });
-    sealed.last().expect("because it is sealed")
+    let mut sealed = ledger
+        .entries()
+        .iter()
+        .filter_map(|entry| match &entry.act {
+            Act::Sealed(sealed) if sealed.packet == packet => Some(sealed.reason.clone()),
+            _ => None,
+        });
+    sealed.next().expect("because it is sealed")
 }
 
 /// A program that died on a full disk: the first cause is told, by the run or by who seals it.
