@@ -14,6 +14,7 @@ use crate::marker::{Found, MarkerError, Markers};
 use crate::world::Lab;
 use packhouse_base::Blame;
 use packhouse_base::digest::Digest;
+use packhouse_base::shown::is_hidden;
 use packhouse_ledger::act::{Withdrawn, is_spent};
 use packhouse_ledger::page::utc;
 use packhouse_ledger::state::{PacketState, Standing};
@@ -27,11 +28,13 @@ pub enum WithdrawError {
     /// A reason without a word.
     #[error("there must be a reason: it stays in the ledger and is shown with the packet")]
     Empty,
-    /// A reason with a character that a terminal would obey.
-    #[error("the reason has the control character {control:?}: it is to be one line of words")]
-    Control {
+    /// A reason with a character that a terminal obeys, or that nobody sees.
+    #[error(
+        "the reason has {hidden:?}, which a terminal does not draw: it is to be one line of words"
+    )]
+    Hidden {
         /// The first of them.
-        control: char,
+        hidden: char,
     },
     /// The ledger does not know it.
     #[error("packet {packet} is not registered here")]
@@ -97,7 +100,7 @@ impl WithdrawError {
     pub fn blame(&self) -> Blame {
         match self {
             Self::Empty
-            | Self::Control { .. }
+            | Self::Hidden { .. }
             | Self::Unknown { .. }
             | Self::Again { .. }
             | Self::Announced { .. }
@@ -126,8 +129,8 @@ pub fn withdrawal(
     if reason.is_empty() {
         return Err(WithdrawError::Empty);
     }
-    if let Some(control) = reason.chars().find(|letter| letter.is_control()) {
-        return Err(WithdrawError::Control { control });
+    if let Some(hidden) = reason.chars().find(|letter| is_hidden(*letter)) {
+        return Err(WithdrawError::Hidden { hidden });
     }
     let state = ledger.state().packets().get(&packet);
     let state = state.ok_or(WithdrawError::Unknown { packet })?;

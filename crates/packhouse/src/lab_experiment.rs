@@ -4,6 +4,7 @@ use crate::answer::{Answer, Column, fitted_table};
 use crate::failure::{Failure, quoted};
 use crate::lab::Place;
 use crate::lab_open::{Opened, Told};
+use crate::lab_page::Read;
 use crate::lab_words::{LabExperimentCommand, LabExperimentNewArgs};
 use crate::{hints, lab_templates};
 use packhouse_bag::write_new::open_or_make_dir;
@@ -13,7 +14,7 @@ use packhouse_lab::nearest::nearest;
 use packhouse_lab::{DOCUMENT_BYTES_MAX, Prereg};
 use packhouse_ledger::State;
 use packhouse_ledger::act::Name;
-use packhouse_ledger::state::PacketState;
+use packhouse_ledger::page::{Packet, Page};
 use packhouse_sys::fs::{Dir, FsError, FsErrorKind};
 use serde_json::{Value, json};
 
@@ -83,8 +84,11 @@ fn lane_of(id: &str, bytes: &[u8]) -> Result<String, String> {
 }
 
 fn list(place: &Place) -> Result<Answer, Failure> {
-    let opened = Opened::of(place)?;
-    let ledger = opened.ledger()?;
+    let Read {
+        opened,
+        ledger,
+        page,
+    } = Read::lab(place)?;
     let state = ledger.state();
     let drafts = drafts(&opened.root, state).map_err(|error| {
         Failure::new("cannot list the experiments", error.path.display())
@@ -111,15 +115,11 @@ fn list(place: &Place) -> Result<Answer, Failure> {
         let lane = draft.lane.as_deref().unwrap_or("-");
         add(&draft.id, ("drafted", None), lane, next);
     }
-    let mut packets: Vec<&PacketState> = state.packets().values().collect();
-    packets.sort_by_key(|packet| std::cmp::Reverse(packet.since));
-    for packet in packets {
-        let id = packet.experiment.as_str();
-        let next = place.hint(&format!("report {id}"));
-        let withdrawn = packet.withdrawn.as_ref();
-        let reason = withdrawn.map(|withdrawn| withdrawn.reason.as_str());
-        let standing = packet.standing.as_str();
-        add(id, (standing, reason), packet.lane.as_str(), next);
+    for packet in page.packets.iter().rev() {
+        let reason = Some(packet.reason.as_str()).filter(|reason| !reason.is_empty());
+        let next = next_act(place, &page, packet);
+        let (id, word) = (&packet.experiment, packet.state.word());
+        add(id, (word, reason), &packet.lane, next);
     }
     let text = match documents.is_empty() {
         true => format!(
@@ -132,6 +132,17 @@ fn list(place: &Place) -> Result<Answer, Failure> {
         text,
         json!({ "experiments": Value::from(documents) }),
     ))
+}
+
+/// What `lab state` gives as next act; where nothing can follow, a look at what there is.
+fn next_act(place: &Place, page: &Page, packet: &Packet) -> String {
+    match page.next_on_packet(packet) {
+        None => place.hint(&format!("report {}", quoted(&packet.experiment))),
+        Some(act) => match act.strip_prefix("packhouse lab ") {
+            Some(words) => place.hint(words),
+            None => act,
+        },
+    }
 }
 
 fn row<const N: usize>(cells: [&str; N]) -> Vec<String> {
@@ -307,15 +318,17 @@ fn lane(given: Option<&str>, opened: &Opened<'_>, state: &State) -> Result<Strin
     match (given, &live[..]) {
         (Some(given), _) if live.contains(&given) => Ok(given.to_owned()),
         (None, [only]) => Ok((*only).to_owned()),
-        (None, []) => Err(Failure::usage(
-            "no lane is open for the experiment",
-            place.root.display(),
-        )
-        .hint(place.hint("lane open ID --reason TEXT --execute"))),
+        (None, []) => Err(
+            Failure::new("no lane is open for the experiment", place.root.display())
+                .hint(place.hint("lane open ID --reason TEXT --execute")),
+        ),
         (None, several) => Err(Failure::usage("more than one lane", several.join(", "))
             .hint(place.hint(&format!("experiment new ID --lane {}", several[0])))),
+        (Some(given), _) if state.lanes().keys().any(|name| name.as_str() == given) => {
+            Err(Failure::new("the lane is closed", given).hint(place.hint("lane ls")))
+        }
         (Some(given), _) => {
-            let mut failure = Failure::usage("no such lane, or it is closed", given);
+            let mut failure = Failure::usage("no such lane", given);
             if let Some(meant) = nearest(given, live.iter().copied()) {
                 failure = failure.cause(format!("did you mean {meant}?"));
             }

@@ -5,7 +5,7 @@
 
 use crate::answer::{Answer, Column, table};
 use crate::failure::{Exit, Failure};
-use crate::files::read_at_most;
+use crate::files::{self, read_at_most};
 use crate::lab::{LEDGER, Place};
 use crate::lab_enter::torn;
 use crate::lab_open::Opened;
@@ -167,9 +167,23 @@ impl Report {
                 Standing::Registered
                 | Standing::Rehearsed
                 | Standing::Reviewed
-                | Standing::Armed
-                | Standing::Withdrawn => {}
+                | Standing::Armed => {}
+                Standing::Withdrawn => self.not_run(root, *packet)?,
             }
+        }
+        Ok(())
+    }
+
+    /// There is no evidence of a packet that was given up before it was run.
+    fn not_run(&mut self, root: &Path, packet: Digest) -> Result<(), Failure> {
+        let folder = format!("evidence/{packet}");
+        let path = root.join(&folder);
+        let names = files::entries(&path).map_err(|error| {
+            Failure::new("cannot read evidence", path.display()).because(&error)
+        })?;
+        if !names.is_empty() {
+            let words = "is of a run, and the ledger says that the packet was withdrawn before one";
+            self.find("ledger.evidence", &folder, words);
         }
         Ok(())
     }

@@ -128,7 +128,7 @@ fn refused(place: &Place, args: &LabWithdrawArgs, error: &WithdrawError) -> Fail
     let report = || place.hint(&format!("report {named}"));
     let seal = || place.hint(&format!("seal {named}"));
     match error {
-        WithdrawError::Empty | WithdrawError::Control { .. } => {
+        WithdrawError::Empty | WithdrawError::Hidden { .. } => {
             Failure::usage("not withdrawn", named)
                 .because(error)
                 .hint(place.hint(&format!("withdraw {named} --reason TEXT")))

@@ -65,9 +65,11 @@ fn what_waits_is_withdrawn_by_a_line_of_words() {
     for (reason, said) in [
         ("", "there must be a reason"),
         (" \t\n", "there must be a reason"),
-        ("a\tb", "control character '\\t'"),
-        ("a\u{1b}[2J", "control character '\\u{1b}'"),
-        ("a\u{9b}b", "control character '\\u{9b}'"),
+        ("a\tb", "has '\\t', which a terminal does not draw"),
+        ("a\u{1b}[2J", "has '\\u{1b}', which"),
+        ("a\u{9b}b", "has '\\u{9b}', which"),
+        ("\u{200b}", "has '\\u{200b}', which"),
+        ("a\u{202e}b", "has '\\u{202e}', which"),
     ] {
         let refused = desk.with(|lab| withdrawal(lab, writer.ledger(), packet, reason));
         let refused = refused.expect_err("because it says nothing");

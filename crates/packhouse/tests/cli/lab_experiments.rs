@@ -55,6 +55,26 @@ impl Desk {
     }
 }
 
+/// Nothing is wrong with the words where a lane must be opened first: so does `register` end.
+#[test]
+fn an_experiment_without_an_open_lane_is_no_misuse() {
+    let desk = Desk::open();
+    let close = ["lane", "close", "example", "--reason", "over", "--execute"];
+    desk.said(&close, 0);
+    let refused = desk.said(&["experiment", "new", "second"], 3);
+    assert!(
+        refused.contains("no lane is open for the experiment"),
+        "{refused}"
+    );
+    assert!(
+        refused.contains("hint: packhouse lab lane open ID"),
+        "{refused}"
+    );
+    let closed = ["experiment", "new", "second", "--lane", "example"];
+    let refused = desk.said(&closed, 3);
+    assert!(refused.contains("lane is closed: example"), "{refused}");
+}
+
 #[test]
 fn an_experiment_is_drafted_from_another_and_seen_before_it_is_registered() {
     let desk = Desk::open();

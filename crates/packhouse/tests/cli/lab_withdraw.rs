@@ -179,6 +179,22 @@ fn a_withdrawn_packet_is_closed_with_its_reason_and_no_act_follows() {
     world.refused(&["register", "example"], 3, &known);
     shown(&world);
     what_it_froze_may_change(&world);
+    evidence_of_a_run_contradicts(&world);
+}
+
+/// A ledger that was cut before a run and withdraws its packet has a chain that holds: the evidence
+/// that is left tells.
+fn evidence_of_a_run_contradicts(world: &World) {
+    let folder = format!("lab/evidence/{}", world.packet());
+    std::fs::create_dir_all(world.0.path(&folder)).expect("because it is ours");
+    world.said(&["ledger", "verify"], 0);
+    std::fs::create_dir(world.0.path(&folder).join("bag")).expect("because it is ours");
+    let found = world.said(&["ledger", "verify"], 1);
+    let told = "is of a run, and the ledger says that the packet was withdrawn before one";
+    assert!(
+        found.contains("ledger.evidence") && found.contains(told),
+        "{found}"
+    );
 }
 
 /// What it froze is nobody's to keep as it was; another experiment goes on from its document.
@@ -240,8 +256,15 @@ fn a_reason_is_a_line_of_words() {
     for reason in ["", "  ", "\n"] {
         world.refused(&why(reason), 2, &["there must be a reason"]);
     }
-    for reason in ["a\tb", "a\nb", "a\u{1b}[2Jb", "a\u{9b}b"] {
-        world.refused(&why(reason), 2, &["has the control character"]);
+    for reason in [
+        "a\tb",
+        "a\nb",
+        "a\u{1b}[2Jb",
+        "a\u{9b}b",
+        "\u{200b}",
+        "a\u{202e}b",
+    ] {
+        world.refused(&why(reason), 2, &["which a terminal does not draw"]);
     }
     world.refused(
         &["withdraw", "exmple", "--reason", "x"],
@@ -331,6 +354,18 @@ fn what_was_announced_or_run_is_not_withdrawn() {
     );
 }
 
+/// The list of experiments and the state have one word and one next act for a packet.
+fn listed_alike(world: &World) {
+    let state = &world.json(&["state"])["packets"][0];
+    let listed = &world.json(&["experiment", "ls"])["experiments"][0];
+    assert_eq!(listed["state"], state["state"]);
+    let act = state["next_act"].as_str().expect("because one can follow");
+    let next = listed["next"].as_str().expect("because one can follow");
+    let command = next.split(" --lab ").next().unwrap_or_default();
+    assert_eq!(command, act, "{next}");
+    assert_eq!(next != act, act.starts_with("packhouse lab "), "{next}");
+}
+
 /// A rehearsal was named as what is next, and each was red before a program was started.
 #[test]
 fn a_packet_within_its_noise_is_said_to_be_given_up() {
@@ -345,7 +380,9 @@ fn a_packet_within_its_noise_is_said_to_be_given_up() {
         state["packets"][0]["next_act"],
         "packhouse lab rehearse example"
     );
+    listed_alike(&world);
     world.append(rehearsed(world.packet(), false, Some(407_359)));
+    listed_alike(&world);
     let state = world.json(&["state"]);
     let next = state["packets"][0]["next_act"].as_str().unwrap_or_default();
     for text in [
