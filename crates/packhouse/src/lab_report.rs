@@ -8,7 +8,7 @@ use crate::lab_words::LabReportArgs;
 use crate::{lab_ran, lab_state, lab_unequal};
 use packhouse_lab::unequal::Unequal;
 use packhouse_ledger::page::{
-    Evidence, Found, Gate, Packet, Page, Plan, Program, Ran, Row, Saving, Sealed, Timing,
+    Evidence, Gate, Packet, Page, Plan, Program, Ran, Row, Saving, Sealed, Timing,
 };
 use serde_json::{Value, json};
 use std::path::Path;
@@ -48,7 +48,8 @@ pub(crate) fn execute(args: &LabReportArgs, place: &Place) -> Result<Answer, Fai
 /// The report for programs: the page's figures as data.
 fn document(page: &Page, packet: &Packet, ran: &Ran, unequal: &[Unequal]) -> Value {
     let mut document = lab_state::packet_json(page, packet);
-    document["plan"] = packet.plan.as_ref().map_or(Value::Null, plan);
+    document["plan"] = packet.plan.here().map_or(Value::Null, plan);
+    document["plan_refused"] = json!(packet.plan.why_not());
     document["differs"] = json!(ran.differences);
     document["programs"] = ran.programs.iter().map(program).collect();
     let facts = ran
@@ -97,16 +98,12 @@ fn program(program: &Program) -> Value {
 /// One analysis: what is refused or not here has no gates, and says why.
 fn analysis(sealed: &Sealed) -> Value {
     let none = Evidence::default();
-    let (found, why) = match &sealed.reading {
-        Found::Here(found) => (found, None),
-        Found::Absent => (&none, Some("not here")),
-        Found::Refused(why) => (&none, Some(why.as_str())),
-    };
+    let found = sealed.reading.here().unwrap_or(&none);
     json!({
         "number": sealed.number,
         "verdict": sealed.verdict.as_str(),
         "entry": sealed.entry,
-        "refused": why,
+        "refused": sealed.reading.why_not(),
         "gates": found.gates.iter().map(gate).collect::<Vec<_>>(),
         "rows": found.rows.iter().map(row).collect::<Vec<_>>(),
         "timing": found.timing.iter().map(timing).collect::<Vec<_>>(),

@@ -10,7 +10,6 @@ use crate::state::{LanePhase, LaneState as LaneOf, PacketState as PacketOf, Stan
 use crate::{Entry, Ledger};
 use packhouse_base::digest::Digest;
 use packhouse_base::units::age;
-use std::collections::BTreeMap;
 
 impl Page {
     /// The page of a ledger. The documents are those that the ledger names by digest: whoever reads
@@ -66,19 +65,13 @@ fn lane(entries: &[Entry], name: &str, lane: &LaneOf, documents: &Documents) -> 
         until: until.map(|day| day.as_str().to_owned()),
         since_ns: at_ns(entries, lane.since),
         entry: lane.since,
-        text: here(&documents.lanes, name),
-    }
-}
-
-fn here<T: Clone>(found: &BTreeMap<String, Found<T>>, name: &str) -> Option<T> {
-    match found.get(name) {
-        Some(Found::Here(text)) => Some(text.clone()),
-        Some(Found::Absent | Found::Refused(_)) | None => None,
+        text: documents.lanes.get(name).and_then(Found::here).cloned(),
     }
 }
 
 fn packet(entries: &[Entry], packet: Digest, of: &PacketOf, documents: &Documents) -> Packet {
     let (state, mut reason) = packet_state(entries, of);
+    let plan = documents.plans.get(of.experiment.as_str());
     let first = documents.analyses.get(&(packet, 1));
     if let (PacketState::SealedFail, Some(Found::Here(found))) = (state, first) {
         reason = found.failed();
@@ -110,7 +103,7 @@ fn packet(entries: &[Entry], packet: Digest, of: &PacketOf, documents: &Document
         },
         reviews: reviews.collect(),
         released: released(entries, of),
-        plan: here(&documents.plans, of.experiment.as_str()),
+        plan: plan.cloned().unwrap_or_default(),
         seals: of
             .analyses
             .iter()
@@ -403,9 +396,6 @@ fn missing(
 }
 
 fn lacking<T>(found: Option<&Found<T>>) -> Option<String> {
-    match found {
-        Some(Found::Here(_)) => None,
-        Some(Found::Absent) | None => Some("not here".to_owned()),
-        Some(Found::Refused(why)) => Some(why.clone()),
-    }
+    let absent = Found::Absent;
+    found.unwrap_or(&absent).why_not().map(str::to_owned)
 }

@@ -232,13 +232,19 @@ fn facts(page: &Page, packet: &Packet, prefix: &str) -> String {
     let experiment = |file: &str| href(prefix, &["experiments", &packet.experiment, file]);
     let mut rows = vec![("State", packet_state(packet))];
     match &packet.plan {
-        Some(plan) => {
+        Found::Here(plan) => {
             rows.push(("Question", md(&plan.question)));
             rows.push(("A pass authorises", md(&plan.authorises)));
             rows.push(("And does not", md(&plan.does_not_authorise)));
             rows.extend(plan.exclusions.iter().map(|text| ("Left out", md(text))));
         }
-        None => rows.push(("Question", "the preregistration is not here".to_owned())),
+        Found::Absent => rows.push(("Question", "the preregistration is not here".to_owned())),
+        Found::Refused(why) => {
+            rows.push((
+                "Question",
+                format!("the preregistration is refused: {}", md(why)),
+            ));
+        }
     }
     rows.push(("Treatment", md(&packet.treatment)));
     let computed = packet.ran.as_ref().and_then(Ran::contrast);

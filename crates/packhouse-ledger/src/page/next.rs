@@ -233,7 +233,7 @@ pub(super) fn of_packet(page: &Page, packet: &Packet) -> Next {
 /// What is left of a packet whose timing gate asks for less than its rehearsals could tell from
 /// none: neither that number nor what was measured changes any more, so no rehearsal is green.
 fn within_noise(packet: &Packet) -> Option<String> {
-    let asked_ns = packet.plan.as_ref()?.timing?.minimum_median_saving_ns;
+    let asked_ns = packet.plan.here()?.timing?.minimum_median_saving_ns;
     let told = packet.rehearsals.detectable_ns.iter();
     let (device, least_ns) = told.max_by_key(|(_, ns)| *ns)?;
     (asked_ns < *least_ns).then(|| {
@@ -262,7 +262,7 @@ impl Packet {
 
     /// Approvals that arming still needs, as far as is known.
     pub(super) fn approvals_missing(&self) -> u64 {
-        let needed = self.plan.as_ref().map_or(0, |plan| plan.reviewers);
+        let needed = self.plan.here().map_or(0, |plan| plan.reviewers);
         let given = self.reviews.iter().filter(|one| one.approves).count();
         needed.saturating_sub(u64::try_from(given).unwrap_or(u64::MAX))
     }

@@ -58,7 +58,7 @@ pub(super) fn seal(packet: &Packet, sealed: &Sealed, prefix: &str) -> Markup {
         @if !sealed.why.is_empty() { p.soft { "analysed again: " (plain(&sealed.why)) } }
         @match &sealed.reading {
             Found::Here(found) => {
-                @let rule = packet.plan.as_ref().and_then(|plan| plan.timing);
+                @let rule = packet.plan.here().and_then(|plan| plan.timing);
                 (analysis(found, rule))
             }
             Found::Absent => p.abort { "The analysis is not here: nothing of it is shown." }

@@ -5,7 +5,7 @@ use super::next::of_packet;
 use super::proofs::seal;
 use super::ran::{self, Ran};
 use super::sections::state;
-use super::values::{Mark, Packet, PacketState, Page, Plan};
+use super::values::{Found, Mark, Packet, PacketState, Page, Plan};
 use super::words::{href, plain, utc};
 use maud::{Markup, html};
 
@@ -44,8 +44,14 @@ fn facts(page: &Page, packet: &Packet, prefix: &str) -> Markup {
     html! {
         dl.sheet.evidence {
             @match &packet.plan {
-                Some(plan) => (promised(plan)),
-                None => { dt { "question" } dd.abort { "the preregistration is not here" } }
+                Found::Here(plan) => (promised(plan)),
+                Found::Absent => {
+                    dt { "question" } dd.abort { "the preregistration is not here" }
+                }
+                Found::Refused(why) => {
+                    dt { "question" }
+                    dd.abort { "the preregistration is refused: " (plain(why)) }
+                }
             }
             dt { "treatment" } dd { (plain(&packet.treatment)) }
             @if let Some(computed) = packet.ran.as_ref().and_then(Ran::contrast) {

@@ -238,7 +238,7 @@ pub(super) fn packets(page: &Page, prefix: &str) -> Markup {
                     @let link = href(prefix, &["experiments", &packet.experiment, "prereg.toml"]);
                     a.name href=(link) { (plain(&packet.experiment)) }
                     " " code title=(plain(&packet.packet)) { (short(&packet.packet)) }
-                    @if let Some(plan) = &packet.plan { p { (plain(&plan.question)) } }
+                    @if let Some(plan) = packet.plan.here() { p { (plain(&plan.question)) } }
                     p.soft { "treatment: " (plain(&packet.treatment)) }
                 }))
                 (cell("lane", &html! { (plain(&packet.lane)) }))

@@ -137,7 +137,7 @@ pub struct Packet {
     /// Its reviews since the newest rehearsal.
     pub reviews: Vec<Review>,
     /// What its preregistration says.
-    pub plan: Option<Plan>,
+    pub plan: Found<Plan>,
     /// Why it was released, each time, oldest first.
     pub released: Vec<String>,
     /// Its seals, the first analysis first.
@@ -265,6 +265,25 @@ pub enum Found<T> {
     Absent,
     /// There is a file, which is refused for this reason.
     Refused(String),
+}
+
+impl<T> Found<T> {
+    /// What is there.
+    pub fn here(&self) -> Option<&T> {
+        match self {
+            Self::Here(found) => Some(found),
+            Self::Absent | Self::Refused(_) => None,
+        }
+    }
+
+    /// Why nothing is there.
+    pub fn why_not(&self) -> Option<&str> {
+        match self {
+            Self::Here(_) => None,
+            Self::Absent => Some("not here"),
+            Self::Refused(why) => Some(why),
+        }
+    }
 }
 
 /// What an analysis found.

@@ -357,6 +357,36 @@ fn nothing_is_shown_of_an_analysis_that_is_not_the_ledgers() {
     }
 }
 
+/// Who edited a preregistration is not told to look for it.
+#[test]
+fn a_preregistration_that_is_another_is_not_said_to_be_missing() {
+    let story = Story::to("registered");
+    let mut documents = Documents::default();
+    let reports = |documents: &Documents| {
+        let page = Page::of(&story.ledger(), documents);
+        let packet = digest(1).to_string();
+        [
+            page.report_markdown(&packet, ""),
+            page.report_html(&packet, ""),
+        ]
+    };
+    let said = |reports: [Option<String>; 2], text: &str| {
+        reports
+            .iter()
+            .flatten()
+            .filter(|report| report.contains(text))
+            .count()
+    };
+    let absent = "the preregistration is not here";
+    let refused = "the preregistration is refused: another digest ";
+    assert_eq!(said(reports(&documents), absent), 2);
+    let found = Found::Refused("another digest & <b>".to_owned());
+    documents.plans.insert("one".to_owned(), found);
+    assert_eq!(said(reports(&documents), refused), 2);
+    assert_eq!(said(reports(&documents), absent), 0);
+    assert_eq!(said(reports(&documents), "<b>"), 0);
+}
+
 /// One disturbed block must not flatten the others, and a long analysis must not make a page that
 /// nobody can look at: what is cut or left out is said, and what failed is not left out.
 #[test]

@@ -135,7 +135,7 @@ fn packet(
             approves: true,
             note: text("bounds are those of the fixture"),
         }],
-        plan: Some(plan(text)),
+        plan: Found::Here(plan(text)),
         released: Vec::new(),
         seals: Vec::new(),
         ran: Some(ran(text)),
