@@ -144,7 +144,7 @@ fn act(report: &mut Report, entries: &[Entry], against: &Against<'_>) -> State {
         let needed = against.prereg.map_or(0, |prereg| prereg.reviewers);
         if (approvals as u64) < needed {
             refuse(format!(
-                "armed by {approvals} approvals, {needed} are needed"
+                "approvals that are needed: {needed}; that it was armed by: {approvals}"
             ));
         }
     }

@@ -178,13 +178,27 @@ fn show(report: &Report, json: bool) {
     let counts: Vec<String> = report
         .checked
         .iter()
-        .map(|(what, count)| format!("{count} {what}"))
+        .map(|(what, count)| counted(*count, what))
         .collect();
     println!("checked: {}", counts.join(", "));
     let verdict = report.verdict.map_or("unknown", |verdict| verdict.name());
     match report.findings.len() {
         0 if report.is_rehearsal => println!("valid rehearsal; verdict {verdict}"),
         0 => println!("valid; verdict {verdict}"),
-        count => println!("NOT VALID: {count} findings; verdict as recomputed: {verdict}"),
+        count => println!(
+            "NOT VALID: {}; verdict as recomputed: {verdict}",
+            counted(count as u64, "findings")
+        ),
     }
+}
+
+/// A count with its noun, which is given as of several.
+fn counted(count: u64, several: &str) -> String {
+    let one = match several {
+        "analyses" => "analysis",
+        "entries" => "entry",
+        other => other.strip_suffix('s').unwrap_or(other),
+    };
+    let noun = if count == 1 { one } else { several };
+    format!("{count} {noun}")
 }

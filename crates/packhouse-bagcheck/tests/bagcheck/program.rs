@@ -52,6 +52,7 @@ fn the_program_says_valid_not_valid_usage_and_unreadable_apart() {
     let (code, out, err) = said(&bagcheck(&[path, "--ledger", &ledger]));
     assert_eq!((code, err.as_str()), (Some(0), ""), "{out}");
     assert!(out.ends_with("valid; verdict pass\n"), "{out}");
+    assert!(out.contains("checked: 1 analysis, "), "{out}");
     let (code, out, _) = said(&bagcheck(&["--json", path]));
     let answer: Value = serde_json::from_str(&out).expect("because it is one document");
     assert_eq!((code, &answer["valid"]), (Some(0), &json!(true)));

@@ -70,7 +70,7 @@ pub(super) fn approved(ledger: &Ledger, frozen: &Frozen) -> Result<(), Fault> {
         return Ok(());
     }
     let reason = format!(
-        "armed by {} approvals of {} reviewers, {needed} are needed",
+        "reviewers who must approve: {needed}; approvals that it was armed by: {}, reviewers: {}",
         reviews.len(),
         approvers.len()
     );

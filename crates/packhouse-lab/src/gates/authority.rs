@@ -173,7 +173,8 @@ fn armed(reading: &Reading, failures: &mut Vec<Failure>) {
     let needed = reading.prereg.as_ref().map_or(0, |prereg| prereg.reviewers);
     if (approvers.len() as u64) < needed || approvers.len() != armed.reviews.len() {
         let words = format!(
-            "armed by {} approvals of {} reviewers, {needed} are needed",
+            "reviewers who must approve: {needed}; approvals that it was armed by: {}, \
+             reviewers: {}",
             armed.reviews.len(),
             approvers.len(),
         );

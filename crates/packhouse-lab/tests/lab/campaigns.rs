@@ -386,7 +386,7 @@ fn a_packet_that_too_few_approved_is_not_run() {
     let error = ran(&played, packet)
         .expect_err("because one approved")
         .to_string();
-    let words = "armed by 1 approvals of 1 reviewers, 2 are needed";
+    let words = "reviewers who must approve: 2; approvals that it was armed by: 1, reviewers: 1";
     assert!(error.ends_with(words), "{error}");
     assert_eq!(played.sim.read("/home/user/lab/ledger.jsonl"), before);
     assert_eq!(played.programs.asked.borrow().len(), 0);
