@@ -5,7 +5,7 @@ use crate::lab_open::Opened;
 use packhouse_lab::freeze::{self, FreezeError};
 use packhouse_lab::recipes::Recipes;
 use packhouse_ledger::Ledger;
-use packhouse_ledger::state::Standing;
+use packhouse_ledger::state::{LanePhase, PacketState, Standing};
 
 /// What became of what a packet froze.
 pub(crate) struct Measured {
@@ -17,27 +17,28 @@ pub(crate) struct Measured {
     pub(crate) known: bool,
 }
 
-/// Measures every packet that is registered, rehearsed, reviewed or armed, in the order of their
-/// digests.
+/// Measures every packet that is registered, rehearsed, reviewed or armed, in a lane that is not
+/// closed: nothing follows in one that is. In the order of their digests.
 pub(crate) fn measure(opened: &Opened<'_>, ledger: &Ledger) -> Vec<Measured> {
     let recipes = Recipes::default();
     let lab = opened.lab();
-    let waiting = ledger
-        .state()
-        .packets()
-        .iter()
-        .filter(|(_, state)| match state.standing {
-            Standing::Registered | Standing::Rehearsed | Standing::Reviewed | Standing::Armed => {
-                true
-            }
-            Standing::Withdrawn
-            | Standing::Nonce
-            | Standing::Consumed
-            | Standing::Closed
-            | Standing::SealedPass
-            | Standing::SealedFail
-            | Standing::SealedAbort => false,
-        });
+    let is_open = |state: &PacketState| {
+        let lane = ledger.state().lanes().get(&state.lane);
+        lane.is_some_and(|lane| lane.phase != LanePhase::Closed)
+    };
+    let packets = ledger.state().packets().iter();
+    let waiting = packets.filter(|(_, state)| match state.standing {
+        Standing::Registered | Standing::Rehearsed | Standing::Reviewed | Standing::Armed => {
+            is_open(state)
+        }
+        Standing::Withdrawn
+        | Standing::Nonce
+        | Standing::Consumed
+        | Standing::Closed
+        | Standing::SealedPass
+        | Standing::SealedFail
+        | Standing::SealedAbort => false,
+    });
     let measured = waiting.map(|(digest, state)| {
         let experiment = state.experiment.as_str();
         let packet = freeze::registered(&lab, experiment, *digest);

@@ -7,6 +7,7 @@
 use crate::answer::shortened;
 use crate::lab::Place;
 use crate::lab_experiment::drafts;
+use crate::lab_open::counted;
 use crate::lab_page::Read;
 use crate::places::Lookup;
 use crate::run::own_binary;
@@ -233,7 +234,8 @@ fn processes(lab: &Read<'_>, live: &mut Live) {
         note(live, Topic::Processes, true, "none", seen, &how);
     }
     if unreadable_count > 0 {
-        let seen = format!("{unreadable_count} processes whose program can't be read");
+        let count = counted(unreadable_count, "process", "processes");
+        let seen = format!("{count} whose program can't be read");
         note(live, Topic::Processes, false, "others", seen, &how);
     }
     ports(&procfs, &found, live);
@@ -344,8 +346,7 @@ fn ports(procfs: &Procfs, found: &[&Process], live: &mut Live) {
     }
     if count == 0 {
         let seen = format!(
-            "none of the {} processes above listens; {} ports of others are open",
-            found.len(),
+            "none of the processes above listens; ports of others that are open: {}",
             listening.len()
         );
         note(live, Topic::Ports, true, "none", seen, HOW);
@@ -391,7 +392,7 @@ fn device_words(device: &Device) -> (bool, String) {
         Told::Unknown { why } => format!("memory unknown: {why}"),
     };
     let processes = match &device.processes {
-        Told::Known(list) => format!("{} processes", list.len()),
+        Told::Known(list) => counted(list.len() as u64, "process", "processes"),
         Told::Absent => "processes not listed".to_owned(),
         Told::Unknown { why } => format!("processes unknown: {why}"),
     };

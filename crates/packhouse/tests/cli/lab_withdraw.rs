@@ -218,6 +218,12 @@ fn what_it_froze_may_change(world: &World) {
     world.model("a third one");
     let verified = world.json(&["ledger", "verify"]);
     assert_eq!(verified["changed"][0]["experiment"], "second", "{verified}");
+    // Nor in a lane that is closed, where nothing follows either.
+    let close = ["lane", "close", "example", "--reason", "over", "--execute"];
+    world.said(&close, 0);
+    let verified = world.json(&["ledger", "verify"]);
+    assert_eq!(verified["changed"], Value::Array(Vec::new()));
+    assert_eq!(verified["checked"]["waiting packets"], Value::Null);
 }
 
 /// Each list and page has the reason, and no next act.
