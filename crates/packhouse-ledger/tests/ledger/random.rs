@@ -118,8 +118,8 @@ fn invariants(ledger: &Ledger) -> Result<(), TestCaseError> {
         prop_assert!(of("consumed") <= 1, "a packet is consumed twice");
         prop_assert!(of("closed") <= of("consumed"));
         prop_assert!(of("withdrawn") + of("consumed") <= 1, "withdrawn and run");
-        let own = acts().filter(|act| act.packet() == Some(*packet));
-        let last = own.last().map(Act::kind);
+        let mut own = acts().rev().filter(|act| act.packet() == Some(*packet));
+        let last = own.next().map(Act::kind);
         prop_assert_eq!(of("withdrawn") == 1, last == Some("withdrawn"));
         prop_assert_eq!(of("withdrawn") == 1, state.withdrawn.is_some());
         prop_assert!(of("sealed") <= of("closed"));
