@@ -9,6 +9,7 @@ use crate::hints;
 use crate::lab::{LEDGER, Place};
 use crate::lab_enter::torn;
 use crate::lab_open::{Opened, Told, stands};
+use crate::lab_refused::of_markers;
 use crate::lab_words::LabWithdrawArgs;
 use packhouse_base::digest::Digest;
 use packhouse_lab::withdraw::{WithdrawError, withdrawal};
@@ -145,10 +146,7 @@ fn refused(place: &Place, args: &LabWithdrawArgs, error: &WithdrawError) -> Fail
         WithdrawError::Evidence { path } => {
             not().hint(format!("ls -l {}", quoted(place.root.join(path))))
         }
-        WithdrawError::Marker(_) => {
-            let folder = place.state.join("lab");
-            not().hint(format!("ls -ld {}", quoted(folder)))
-        }
+        WithdrawError::Marker(error) => of_markers(not(), place, &error.to_string()),
         WithdrawError::Fs(error) => not().hint(hints::of(error, &place.root)),
     }
 }

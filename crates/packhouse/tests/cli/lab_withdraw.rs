@@ -178,23 +178,24 @@ fn a_withdrawn_packet_is_closed_with_its_reason_and_no_act_follows() {
     let known = ["is registered as packet", "it was withdrawn by entry 3, 20"];
     world.refused(&["register", "example"], 3, &known);
     shown(&world);
-    what_it_froze_may_change(&world);
     evidence_of_a_run_contradicts(&world);
+    what_it_froze_may_change(&world);
 }
 
 /// A ledger that was cut before a run and withdraws its packet has a chain that holds: the evidence
 /// that is left tells.
 fn evidence_of_a_run_contradicts(world: &World) {
-    let folder = format!("lab/evidence/{}", world.packet());
-    std::fs::create_dir_all(world.0.path(&folder)).expect("because it is ours");
+    let folder = world.0.path(&format!("lab/evidence/{}", world.packet()));
+    std::fs::create_dir_all(&folder).expect("because it is ours");
     world.said(&["ledger", "verify"], 0);
-    std::fs::create_dir(world.0.path(&folder).join("bag")).expect("because it is ours");
+    std::fs::create_dir(folder.join("bag")).expect("because it is ours");
     let found = world.said(&["ledger", "verify"], 1);
     let told = "is of a run, and the ledger says that the packet was withdrawn before one";
     assert!(
         found.contains("ledger.evidence") && found.contains(told),
         "{found}"
     );
+    std::fs::remove_dir(folder.join("bag")).expect("because it is ours");
 }
 
 /// What it froze is nobody's to keep as it was; another experiment goes on from its document.
