@@ -38,6 +38,19 @@ pub fn ignore_hangup() -> io::Result<()> {
     Ok(())
 }
 
+/// Has the kernel keep children that ended until they are waited for: where whoever became this
+/// process ignored SIGCHLD, they would be gone, and their numbers another's. Errors as sigaction
+/// does.
+pub fn keep_ended_children() -> io::Result<()> {
+    // SAFETY: zeroed is a valid sigaction: the default action, no flags, an empty mask.
+    let action: libc::sigaction = unsafe { std::mem::zeroed() };
+    // SAFETY: `action` is made above and outlives the call, and no handler is set.
+    if unsafe { libc::sigaction(libc::SIGCHLD, &raw const action, std::ptr::null_mut()) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
 /// Gives each signal its default action, before this process becomes another program: what is
 /// ignored stays ignored across exec, so that an engine could inherit a dead SIGINT.
 pub fn reset_all() {

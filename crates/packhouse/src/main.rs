@@ -135,6 +135,8 @@ use stores::Purpose::{Change, Look};
 
 #[expect(clippy::disallowed_macros, reason = "the CLI's errors go to stderr")]
 fn main() -> ExitCode {
+    // It fails on no kernel; without it no child of ours could be followed.
+    let _ = packhouse_sys::signal::keep_ended_children();
     let exit = match Cli::try_parse() {
         Ok(cli) => match answer(cli) {
             Ok(exit) => exit,

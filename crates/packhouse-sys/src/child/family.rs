@@ -75,6 +75,12 @@ struct Seen {
     start: u64,
 }
 
+impl Seen {
+    fn is_of_ours(&self) -> bool {
+        is_group_of_ours(self.group, self.start)
+    }
+}
+
 impl Family {
     /// Begins: who is a child of this process by now, and was not started by it, is a stranger.
     ///
@@ -86,13 +92,22 @@ impl Family {
             strangers: BTreeSet::new(),
             is_mixed: getpid() == Pid::INIT,
         };
-        for (pid, seen) in orphans(&BTreeSet::new(), children()?) {
-            // What is left of a tool that was asked before is dying, or dead.
-            if !is_group_of_ours(seen.group) {
-                family.is_mixed |= status(pid)?.is_none();
-                family.strangers.insert((pid, seen.start));
+        for _ in 0..LOOKS_MAX {
+            let known = family.strangers.len();
+            let listed = [children()?, all_children()?].concat();
+            for (pid, seen) in orphans(&family.strangers, listed) {
+                // What is left of a tool that was asked before is dying, or dead.
+                if !seen.is_of_ours() {
+                    family.is_mixed |= status(pid)?.is_none();
+                    family.strangers.insert((pid, seen.start));
+                }
+            }
+            // What one that ended meanwhile left is on the next list.
+            if family.strangers.len() == known {
+                return Ok(family);
             }
         }
+        family.is_mixed = true;
         Ok(family)
     }
 
@@ -122,7 +137,7 @@ impl Family {
                         round.bury(pid, &seen, signal, self.is_mixed)?;
                         is_new = true;
                     }
-                    None if self.is_mixed && !is_group_of_ours(seen.group) => {
+                    None if self.is_mixed && !seen.is_of_ours() => {
                         untold.push(outlived(pid, &seen));
                     }
                     None => {
@@ -132,8 +147,8 @@ impl Family {
                 }
             }
             drop(starting);
-            let is_over = RealClock.steady_ns() >= deadline_ns;
-            if is_over || (living.is_empty() && !is_new) {
+            // One that nobody may signal has its time too: it may end by itself.
+            if RealClock.steady_ns() >= deadline_ns {
                 round.ending.left = living;
                 round.ending.untold = untold;
                 return Ok(round.ending);
@@ -164,7 +179,7 @@ impl Round {
         if let Some(held) = held.filter(|_| is_same) {
             // One that can't be signalled is there afterwards, and told of.
             let _ = pidfd_send_signal(held, Signal::KILL);
-            if is_new && !is_group_of_ours(seen.group) {
+            if is_new && !seen.is_of_ours() {
                 self.note(pid, seen);
             }
         }
@@ -175,7 +190,7 @@ impl Round {
     fn bury(&mut self, pid: i32, seen: &Seen, signal: i32, is_mixed: bool) -> io::Result<()> {
         let was_told = self.told.remove(&(pid, seen.start));
         let has_lived = self.groups.contains(&seen.group) && signal == Signal::KILL.as_raw();
-        if has_lived && !was_told && !is_group_of_ours(seen.group) {
+        if has_lived && !was_told && !seen.is_of_ours() {
             self.note(pid, seen);
         }
         if !is_mixed && is_of_family(seen) {
@@ -305,6 +320,8 @@ fn number_of(pid: Pid) -> i32 {
     pid.as_raw_nonzero().get()
 }
 
+/// How often strangers are looked for, while there are new ones.
+const LOOKS_MAX: usize = 16;
 /// How many are told by name.
 const TOLD_MAX: usize = 8;
 /// How long those that were killed are left to die before the next look.

@@ -447,3 +447,23 @@ fn what_cannot_be_started_or_served_says_so() {
         "{text}"
     );
 }
+
+/// Whoever became this command may have ignored the signal of a child's end: the kernel keeps no
+/// child that ended then, and its number is soon another's.
+#[test]
+fn a_parent_that_ignored_sigchld_changes_nothing() {
+    let sandbox = Sandbox::new();
+    let words = ["fixture", "run", SMALL, "--width", "1"];
+    let serve = ["--", PACKHOUSE, "fixture", "serve", SMALL];
+    let line = "import os, signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); \
+                os.execv(sys.argv[1], sys.argv[1:])";
+    let output = sandbox
+        .shell(
+            "exec python3 -c \"$LINE\" \"$0\" \"$@\"",
+            &[&words[..], &serve].concat(),
+        )
+        .env("LINE", line)
+        .output();
+    let (exit, text) = both(&output.expect("because there is a shell"));
+    assert_eq!(exit, Some(0), "{text}");
+}

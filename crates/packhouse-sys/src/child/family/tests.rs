@@ -153,7 +153,7 @@ fn strangers_are_left_alone_and_so_is_who_may_be_theirs() {
         std::thread::yield_now();
     }
     drop(program);
-    let ending = family.end(60 * SECOND_NS).unwrap();
+    let ending = family.end(SECOND_NS / 20).unwrap();
     let told: Vec<u32> = ending.untold.iter().map(|one| one.pid).collect();
     assert_eq!(told, [daemon[0].unsigned_abs()], "{ending:?}");
     assert_eq!(ending.ended_count, 0);
@@ -166,6 +166,67 @@ fn strangers_are_left_alone_and_so_is_who_may_be_theirs() {
         is_mixed: false,
     };
     assert_eq!(alone.end(60 * SECOND_NS).unwrap().ended_count, 1);
+}
+
+/// A stranger that ended between two looks at it left another one.
+#[test]
+fn a_stranger_that_forks_again_and_again_is_met_by_every_family() {
+    take_in_orphans().unwrap();
+    let script = "import os, time
+os.setsid()
+for _ in range(150):
+    if os.fork() != 0:
+        os._exit(0)
+    time.sleep(0.001)
+time.sleep(300)
+";
+    let mut stranger = std::process::Command::new("/usr/bin/python3");
+    let mut stranger = stranger.args(["-c", script]).spawn().unwrap();
+    let leader = i32::try_from(stranger.id()).unwrap();
+    while look(leader).is_none_or(|seen| seen.session != leader) {
+        std::thread::yield_now();
+    }
+    let mixed: Vec<bool> = (0..40).map(|_| Family::begin().unwrap().is_mixed).collect();
+    kill_process_group(number(leader).unwrap(), Signal::KILL).unwrap();
+    stranger.wait().unwrap();
+    assert!(mixed.iter().all(|is| *is), "{mixed:?}");
+}
+
+/// It may be a stranger's, but ends by itself.
+#[test]
+fn who_may_not_be_signalled_has_its_time_to_end() {
+    take_in_orphans().unwrap();
+    let family = Family {
+        strangers: BTreeSet::new(),
+        is_mixed: true,
+    };
+    let script = "setsid sleep 0.3 </dev/null >/dev/null & echo $!; read x";
+    let (program, daemon) = started("/bin/sh", script);
+    while look(daemon[0]).is_none_or(|seen| seen.session != daemon[0]) {
+        std::thread::yield_now();
+    }
+    drop(program);
+    assert_eq!(family.end(60 * SECOND_NS).unwrap(), Ending::default());
+    assert!(!is_there(daemon[0]));
+}
+
+/// Numbers come round: a group that has one of an old group of ours is not ours.
+#[test]
+fn who_began_after_a_group_of_ours_was_over_is_not_of_it() {
+    let (program, _) = started("/bin/sh", "echo $$; read x");
+    let group = i32::try_from(program.pid()).unwrap();
+    let begun = look(group).unwrap().start;
+    assert!(is_group_of_ours(group, u64::MAX));
+    drop(program);
+    assert!(is_group_of_ours(group, begun));
+    RealClock.sleep_ns(SECOND_NS / 20);
+    let (later, pids) = started("/bin/sh", "echo $$; read x");
+    let later_start = look(pids[0]).unwrap().start;
+    assert!(
+        !is_group_of_ours(group, later_start),
+        "{begun} {later_start}"
+    );
+    drop(later);
 }
 
 #[test]
