@@ -85,8 +85,9 @@ impl Family {
     /// Begins: who is a child of this process by now, and was not started by it, is a stranger.
     ///
     /// # Errors
-    /// When the kernel's process files can't be read.
+    /// When the kernel's process files can't be read, or are of another namespace.
     pub fn begin() -> io::Result<Self> {
+        are_own_numbers(&std::fs::read_link("/proc/self")?)?;
         let _starting = starting();
         let mut family = Self {
             strangers: BTreeSet::new(),
@@ -248,6 +249,15 @@ fn status(pid: i32) -> io::Result<Option<i32>> {
         // Somebody else waited for it.
         Err(Errno::CHILD) => Ok(None),
         Err(errno) => Err(errno.into()),
+    }
+}
+
+/// Whether the process files have this process under its own number. Those of another namespace
+/// have other numbers: whom they name could be signalled in the place of somebody else.
+fn are_own_numbers(own: &Path) -> io::Result<()> {
+    match own == Path::new(&getpid().to_string()) {
+        true => Ok(()),
+        false => Err(io::Error::other("/proc is of another process namespace")),
     }
 }
 
