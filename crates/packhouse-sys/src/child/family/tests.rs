@@ -1,8 +1,17 @@
 use super::*;
 use crate::child::{Keep, Order, Talk, TalkError, take_in_orphans};
 use std::ffi::OsString;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 const SECOND_NS: u64 = 1_000_000_000;
+
+/// Held by each test here: where one process runs them all, children of one are another's orphans.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    take_in_orphans().unwrap();
+    alone
+}
 
 /// A program that says a number for each process that it leaves, and then waits.
 fn started(program: &str, script: &str) -> (Talk, Vec<i32>) {
@@ -66,7 +75,7 @@ time.sleep(300)
 
 #[test]
 fn a_daemon_and_a_stopped_one_are_ended_when_their_program_is_over() {
-    take_in_orphans().unwrap();
+    let _alone = alone();
     let family = Family::begin().unwrap();
     let (program, daemons) = started("/usr/bin/python3", DAEMONS);
     assert_eq!(daemons.len(), 2);
@@ -103,7 +112,7 @@ time.sleep(300)
 
 #[test]
 fn one_that_forks_again_and_again_is_ended_with_its_group() {
-    take_in_orphans().unwrap();
+    let _alone = alone();
     let family = Family::begin().unwrap();
     let (program, _) = started("/usr/bin/python3", &hops("pass"));
     drop(program);
@@ -117,7 +126,7 @@ fn one_that_forks_again_and_again_is_ended_with_its_group() {
 
 #[test]
 fn one_that_leaves_its_group_whenever_it_forks_is_ended_too() {
-    take_in_orphans().unwrap();
+    let _alone = alone();
     let family = Family::begin().unwrap();
     let (program, _) = started("/usr/bin/python3", &hops("os.setsid()"));
     drop(program);
@@ -129,7 +138,7 @@ fn one_that_leaves_its_group_whenever_it_forks_is_ended_too() {
 
 #[test]
 fn who_is_in_the_program_s_group_dies_with_it_and_outlived_nobody() {
-    take_in_orphans().unwrap();
+    let _alone = alone();
     let family = Family::begin().unwrap();
     let (program, pids) = started("/bin/sh", "sleep 300 & sleep 300 & echo $!; wait");
     drop(program);
@@ -142,7 +151,7 @@ fn who_is_in_the_program_s_group_dies_with_it_and_outlived_nobody() {
 /// A child that another part of this process has, or the program that became this process.
 #[test]
 fn strangers_are_left_alone_and_so_is_who_may_be_theirs() {
-    take_in_orphans().unwrap();
+    let _alone = alone();
     let mut stranger = std::process::Command::new("/bin/sleep");
     let mut stranger = stranger.arg("300").spawn().unwrap();
     let family = Family::begin().unwrap();
@@ -175,7 +184,7 @@ fn nobody_s() -> Family {
 /// A stranger that ended between two looks at it left another one.
 #[test]
 fn a_stranger_that_forks_again_and_again_is_met_by_every_family() {
-    take_in_orphans().unwrap();
+    let _alone = alone();
     let script = "import os, time
 os.setsid()
 for _ in range(150):
@@ -202,7 +211,7 @@ time.sleep(300)
 /// It may be a stranger's, but ends by itself.
 #[test]
 fn who_may_not_be_signalled_has_its_time_to_end() {
-    take_in_orphans().unwrap();
+    let _alone = alone();
     let family = Family {
         strangers: BTreeSet::new(),
         is_mixed: true,
@@ -220,6 +229,7 @@ fn who_may_not_be_signalled_has_its_time_to_end() {
 /// Numbers come round: a group that has one of an old group of ours is not ours.
 #[test]
 fn who_began_after_a_group_of_ours_was_over_is_not_of_it() {
+    let _alone = alone();
     let (program, _) = started("/bin/sh", "echo $$; read x");
     let group = i32::try_from(program.pid()).unwrap();
     let begun = look(group).unwrap().start;
