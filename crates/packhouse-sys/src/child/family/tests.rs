@@ -148,6 +148,32 @@ fn who_is_in_the_program_s_group_dies_with_it_and_outlived_nobody() {
     assert_eq!(all_children().unwrap(), [0; 0]);
 }
 
+/// One whose program undid what keeps it there: it is met alive, and would be dead with the program.
+const SLIPS: &str = r"
+import ctypes, os, time
+ctypes.CDLL(None).prctl(36, 0, 0, 0, 0)
+r, w = os.pipe()
+if os.fork() == 0:
+    if os.fork() == 0:
+        os.write(w, b'%d\n' % os.getpid())
+        time.sleep(300)
+    os._exit(0)
+told = os.read(r, 20)
+os.wait()
+os.write(1, told)
+time.sleep(300)
+";
+
+#[test]
+fn who_is_in_a_program_s_group_and_met_alive_is_ended_and_not_told() {
+    let _alone = alone();
+    let family = Family::begin().unwrap();
+    let (program, pids) = started("/usr/bin/python3", SLIPS);
+    assert!(is_there(pids[0]));
+    assert_eq!(family.end(60 * SECOND_NS).unwrap(), Ending::default());
+    assert!(!is_there(pids[0]) && is_there(i32::try_from(program.pid()).unwrap()));
+}
+
 /// A child that another part of this process has, or the program that became this process.
 #[test]
 fn strangers_are_left_alone_and_so_is_who_may_be_theirs() {
