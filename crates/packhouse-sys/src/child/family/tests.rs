@@ -148,7 +148,7 @@ fn who_is_in_the_program_s_group_dies_with_it_and_outlived_nobody() {
     assert_eq!(all_children().unwrap(), [0; 0]);
 }
 
-/// One whose program undid what keeps it there: it is met alive, and would be dead with the program.
+/// One whose program undid what keeps it there: it is met alive, and would have died with it.
 const SLIPS: &str = r"
 import ctypes, os, time
 ctypes.CDLL(None).prctl(36, 0, 0, 0, 0)
