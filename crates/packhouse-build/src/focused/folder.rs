@@ -550,10 +550,17 @@ fn remove_entry(parent: &Dir, name: &str) -> Result<(), FsError> {
     let Some(dir) = there(parent.open_dir(name))? else {
         return Ok(());
     };
-    for entry in dir.list()? {
-        match entry.to_str() {
-            Some(entry) => remove_entry(&dir, entry)?,
-            None => dir.unlink(&entry)?,
+    for _ in 0..REMOVE_TRIES {
+        for entry in dir.list()? {
+            match entry.to_str() {
+                Some(entry) => remove_entry(&dir, entry)?,
+                None => dir.unlink(&entry)?,
+            }
+        }
+        match parent.remove_dir(name) {
+            // Who opened it before its name went has made its lock in it since.
+            Err(error) if error.kind == FsErrorKind::NotEmpty => {}
+            other => return there(other).map(|_| ()),
         }
     }
     there(parent.remove_dir(name)).map(|_| ())
@@ -614,6 +621,7 @@ const LOCK: &str = "lock";
 const RESULT: &str = "result.json";
 const TEMP_PREFIX: &str = ".tmp-";
 const LOCK_TRIES: usize = 100;
+const REMOVE_TRIES: usize = 100;
 const RESULT_BYTES_MAX: u64 = 16 << 20;
 const DIR_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;

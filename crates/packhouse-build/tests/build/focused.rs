@@ -10,6 +10,7 @@ use packhouse_sys::clock::RealClock;
 use packhouse_sys::real::RealFs;
 use serde_json::json;
 use std::fs;
+use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
@@ -447,6 +448,37 @@ fn many_that_remove_old_keys_at_once_are_in_nobodys_way() {
             });
         }
     });
+}
+
+/// As somebody does who opened the folder before its name went, and is about to lock it.
+#[test]
+fn a_lock_that_is_made_in_a_folder_on_its_way_out_is_in_nobodys_way() {
+    let folder = tempfile::tempdir().expect("because tests have a temporary folder");
+    let state = folder.path().join("state");
+    let runs = Runs::make(&RealFs, &RealClock, &state).unwrap();
+    for index in 0..50 {
+        let key = Digest::of(format!("{index}").as_bytes());
+        drop(runs.lock(key, 60_000_000_000).unwrap());
+        let path = state.join("focused/v1").join(key.to_string());
+        let opened = fs::File::open(path).expect("because it was made");
+        std::thread::scope(|scope| {
+            let maker = scope.spawn(|| {
+                let lock = format!("/proc/self/fd/{}/lock", opened.as_raw_fd());
+                // Nothing can be made in a folder that is gone.
+                while fs::write(&lock, "").is_ok() {}
+            });
+            let pruned = runs.prune(0);
+            // Before what is asserted, which would leave it at work.
+            let left = fs::read_dir(state.join("focused/v1")).unwrap().flatten();
+            for entry in left.filter(|entry| entry.path().is_dir()) {
+                while entry.path().is_dir() {
+                    let _ = fs::remove_dir_all(entry.path());
+                }
+            }
+            maker.join().unwrap();
+            assert_eq!(pruned, Ok(1), "{index}");
+        });
+    }
 }
 
 #[test]
