@@ -25,8 +25,8 @@ use super::own::{is_group_of_ours, own_children, starting};
 use crate::clock::{Clock as _, RealClock};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, WaitOptions, getpgrp, getpid, getsid,
-    kill_process_group, pidfd_open, pidfd_send_signal, waitid, waitpid,
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, WaitOptions, getpid, kill_process_group,
+    pidfd_open, pidfd_send_signal, waitid, waitpid,
 };
 use std::collections::BTreeSet;
 use std::io;
@@ -222,8 +222,10 @@ impl Round {
 fn is_of_family(seen: &Seen) -> bool {
     let own = own_children();
     let is_led_by_own = u32::try_from(seen.group).is_ok_and(|group| own.contains(&group));
-    let our_session = getsid(None).map_or(0, number_of);
-    let is_apart = seen.session != our_session && seen.group != number_of(getpgrp());
+    // As the process files have them, 0 where it was begun outside of this process namespace.
+    let ours = look(number_of(getpid()));
+    let is_apart =
+        ours.is_some_and(|ours| seen.session != ours.session && seen.group != ours.group);
     is_apart && seen.group > 1 && !is_led_by_own
 }
 

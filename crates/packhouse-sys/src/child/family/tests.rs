@@ -272,6 +272,36 @@ fn who_began_after_a_group_of_ours_was_over_is_not_of_it() {
     drop(later);
 }
 
+/// As with a command that a container's runtime begins: session and group are of outside, and have
+/// the number 0 here. Where that is so already, the tests that are named here show it.
+#[test]
+fn who_was_begun_outside_of_its_process_namespace_ends_what_is_left_too() {
+    const NAMES: [&str; 2] = [
+        "a_daemon_and_a_stopped_one_are_ended_when_their_program_is_over",
+        "one_that_forks_again_and_again_is_ended_with_its_group",
+    ];
+    if look(number_of(getpid())).unwrap().session == 0 {
+        return;
+    }
+    let mut under = std::process::Command::new("unshare");
+    under.args(["--pid", "--fork", "--mount-proc", "--kill-child"]);
+    if !rustix::process::geteuid().is_root() {
+        under.args(["--user", "--map-root-user"]);
+    }
+    // The first process of a namespace, which may be given anybody's orphans, is another one.
+    under.args(["sh", "-c", "\"$0\" \"$@\"; exit $?"]);
+    under.arg(std::env::current_exe().unwrap()).arg("--exact");
+    under.args(NAMES.map(|name| format!("child::family::tests::{name}")));
+    let output = under.output().unwrap();
+    let texts = [output.stdout, output.stderr];
+    let [said, errors] = texts.map(|text| String::from_utf8_lossy(&text).into_owned());
+    if errors.starts_with("unshare: ") {
+        println!("NOT EXERCISED: no process namespace of its own for this user");
+        return;
+    }
+    assert!(said.contains("2 passed; 0 failed"), "{said}{errors}");
+}
+
 #[test]
 fn process_files_of_another_namespace_are_believed_in_nothing() {
     let own = std::process::id();
