@@ -15,10 +15,10 @@ use crate::world::Lab;
 use packhouse_base::Blame;
 use packhouse_base::digest::Digest;
 use packhouse_base::shown::is_hidden;
-use packhouse_ledger::act::{Withdrawn, is_spent};
+use packhouse_ledger::Ledger;
+use packhouse_ledger::act::Withdrawn;
 use packhouse_ledger::page::utc;
 use packhouse_ledger::state::{PacketState, Standing};
-use packhouse_ledger::{Act, Ledger};
 use packhouse_sys::fs::{FsError, FsErrorKind};
 use std::path::PathBuf;
 
@@ -134,7 +134,7 @@ pub fn withdrawal(
     }
     let state = ledger.state().packets().get(&packet);
     let state = state.ok_or(WithdrawError::Unknown { packet })?;
-    waits(ledger, state)?;
+    waits(ledger, packet, state)?;
     unmarked(lab, packet)?;
     no_evidence(lab, packet)?;
     let reason = reason.to_owned();
@@ -142,7 +142,7 @@ pub fn withdrawal(
 }
 
 /// Whether the packet waits for its run, as the ledger has it.
-fn waits(ledger: &Ledger, state: &PacketState) -> Result<(), WithdrawError> {
+fn waits(ledger: &Ledger, packet: Digest, state: &PacketState) -> Result<(), WithdrawError> {
     if let Some(withdrawn) = &state.withdrawn {
         return Err(WithdrawError::Again {
             entry: withdrawn.entry,
@@ -170,17 +170,11 @@ fn waits(ledger: &Ledger, state: &PacketState) -> Result<(), WithdrawError> {
             _,
         ) => {}
     }
-    let entries = ledger.entries().iter();
-    let of_packet = entries.filter(|entry| state.entries.contains(&entry.index));
-    let mut spent = of_packet.filter_map(|entry| match &entry.act {
-        Act::Released(body) if is_spent(body.stage, &body.reason) => Some((entry.index, body)),
-        _ => None,
-    });
-    match spent.next() {
+    match ledger.spent(packet) {
         None => Ok(()),
-        Some((entry, body)) => Err(WithdrawError::Spent {
+        Some((entry, reason)) => Err(WithdrawError::Spent {
             entry,
-            reason: body.reason.clone(),
+            reason: reason.to_owned(),
         }),
     }
 }

@@ -5,7 +5,7 @@
 //!
 //! Format: `docs/format/ledger.md`, sections 2 and 5.
 
-use crate::act::Act;
+use crate::act::{Act, is_spent};
 use crate::entry::{Entry, EntryFault, NO_ENTRY};
 use crate::heads::HeadError;
 use crate::state::{Contradiction, State};
@@ -92,6 +92,17 @@ impl Ledger {
     /// The state that the entries make.
     pub fn state(&self) -> &State {
         &self.state
+    }
+
+    /// The entry that released a packet because another run has its marker ([`is_spent`]), and its
+    /// reason.
+    pub fn spent(&self, packet: Digest) -> Option<(u64, &str)> {
+        self.entries.iter().find_map(|entry| match &entry.act {
+            Act::Released(body) if body.packet == packet && is_spent(body.stage, &body.reason) => {
+                Some((entry.index, body.reason.as_str()))
+            }
+            _ => None,
+        })
     }
 
     /// Digest of the last entry.

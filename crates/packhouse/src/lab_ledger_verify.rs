@@ -20,15 +20,17 @@ use packhouse_lab::{DOCUMENT_BYTES_MAX, Lane};
 use packhouse_ledger::state::{PacketState, Standing};
 use packhouse_ledger::{Act, LEDGER_BYTES_MAX, LEDGER_FILE, Ledger, LedgerError};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Verifies the ledger and what it cites.
 pub(crate) fn execute(args: &LabLedgerVerifyArgs, place: &Place) -> Result<Answer, Failure> {
     let opened = Opened::of(place)?;
     let mut report = Report::default();
+    // Before the ledger is read: a run that begins meanwhile is in the ledger before its evidence.
+    let had = folders_with_evidence(&place.root)?;
     let bytes = opened.root.read_small(LEDGER_FILE, LEDGER_BYTES_MAX);
     let bytes = bytes.map_err(|error| opened.refused(&error))?;
     for found in packhouse_bagcheck::check_ledger(&bytes).findings {
@@ -51,7 +53,7 @@ pub(crate) fn execute(args: &LabLedgerVerifyArgs, place: &Place) -> Result<Answe
                 report.continues(&ledger, &read(previous, LEDGER_BYTES_MAX)?);
             }
             report.documents(&ledger, &place.root)?;
-            report.evidence(&ledger, &place.root)?;
+            report.evidence(&ledger, &place.root, &had)?;
             report.frozen(&opened, &ledger);
             report.count("entries", ledger.entries().len());
             report.head = Some(ledger.head());
@@ -66,6 +68,26 @@ pub(crate) fn execute(args: &LabLedgerVerifyArgs, place: &Place) -> Result<Answe
         }
     }
     Ok(report.answer())
+}
+
+/// The names of what is in the lab's folder of evidence with anything in it.
+fn folders_with_evidence(root: &Path) -> Result<BTreeSet<PathBuf>, Failure> {
+    let unread = |path: &Path, error: &io::Error| {
+        Failure::new("cannot read evidence", path.display()).because(error)
+    };
+    let mut had = BTreeSet::new();
+    let home = root.join("evidence");
+    for path in files::entries(&home).map_err(|error| unread(&home, &error))? {
+        match files::entries(&path) {
+            Ok(below) if below.is_empty() => continue,
+            Ok(_) => {}
+            // Something in the place of a folder.
+            Err(error) if error.kind() == io::ErrorKind::NotADirectory => {}
+            Err(error) => return Err(unread(&path, &error)),
+        }
+        had.extend(path.file_name().map(PathBuf::from));
+    }
+    Ok(had)
 }
 
 /// What is not as the ledger says, and how much was looked at.
@@ -152,7 +174,12 @@ impl Report {
 
     /// Each closed bag is there, has the digest that the ledger says, and holds; each analysis and
     /// seal too.
-    fn evidence(&mut self, ledger: &Ledger, root: &Path) -> Result<(), Failure> {
+    fn evidence(
+        &mut self,
+        ledger: &Ledger,
+        root: &Path,
+        had: &BTreeSet<PathBuf>,
+    ) -> Result<(), Failure> {
         for (packet, state) in ledger.state().packets() {
             let experiment = &state.experiment;
             match state.standing {
@@ -164,28 +191,27 @@ impl Report {
                 | Standing::SealedPass
                 | Standing::SealedFail
                 | Standing::SealedAbort => self.packet(ledger, root, *packet, state)?,
+                // Of a spent one the ledger itself says that another run has its marker.
                 Standing::Registered
                 | Standing::Rehearsed
                 | Standing::Reviewed
-                | Standing::Armed => {}
-                Standing::Withdrawn => self.not_run(root, *packet)?,
+                | Standing::Armed => {
+                    if ledger.spent(*packet).is_none() {
+                        self.not_run(had, *packet, "was not run");
+                    }
+                }
+                Standing::Withdrawn => self.not_run(had, *packet, "was withdrawn before one"),
             }
         }
         Ok(())
     }
 
-    /// There is no evidence of a packet that was given up before it was run.
-    fn not_run(&mut self, root: &Path, packet: Digest) -> Result<(), Failure> {
-        let folder = format!("evidence/{packet}");
-        let path = root.join(&folder);
-        let names = files::entries(&path).map_err(|error| {
-            Failure::new("cannot read evidence", path.display()).because(&error)
-        })?;
-        if !names.is_empty() {
-            let words = "is of a run, and the ledger says that the packet was withdrawn before one";
-            self.find("ledger.evidence", &folder, words);
+    /// There is no evidence of a packet that was not run.
+    fn not_run(&mut self, had: &BTreeSet<PathBuf>, packet: Digest, why: &str) {
+        if had.contains(Path::new(&packet.to_string())) {
+            let words = format!("is of a run, and the ledger says that the packet {why}");
+            self.find("ledger.evidence", &format!("evidence/{packet}"), words);
         }
-        Ok(())
     }
 
     fn packet(

@@ -328,6 +328,9 @@ fn what_was_announced_or_run_is_not_withdrawn() {
     let evidence = format!("lab/evidence/{packet}/bag");
     std::fs::create_dir_all(world.0.path(&evidence)).expect("because it is ours");
     world.refused(&execute, 3, &["/bag is there: evidence of a run", "ls -l "]);
+    let found = world.said(&["ledger", "verify"], 1);
+    let told = "is of a run, and the ledger says that the packet was not run";
+    assert!(found.contains(told), "{found}");
     std::fs::remove_dir(world.0.path(&evidence)).expect("because it is empty");
     world.append(nonce(5));
     world.append(Consumed {
@@ -359,6 +362,33 @@ fn what_was_announced_or_run_is_not_withdrawn() {
         3,
         &["it is sealed-fail: what was run", "lab report example"],
     );
+}
+
+/// What the run left that has its marker may be here: no contradiction.
+#[test]
+fn evidence_beside_a_spent_packet_is_another_run_s() {
+    let world = World::registered(&[]);
+    let packet = world.packet();
+    world.append(rehearsed(packet, true, None));
+    world.append(packhouse_ledger::act::Armed {
+        packet,
+        rehearsal: 3,
+        reviews: Vec::new(),
+    });
+    world.append(Nonce {
+        packet,
+        nonce: some(4),
+        markers: None,
+    });
+    world.append(Released {
+        packet,
+        nonce: some(4),
+        stage: Stage::Marker,
+        reason: format!("{}, in another copy", packhouse_ledger::act::SPENT),
+    });
+    let evidence = format!("lab/evidence/{packet}/bag");
+    std::fs::create_dir_all(world.0.path(&evidence)).expect("because it is ours");
+    world.said(&["ledger", "verify"], 0);
 }
 
 /// The list of experiments and the state have one word and one next act for a packet.
