@@ -1,9 +1,9 @@
 //! What a command gives back, and how it is printed: text or one JSON document, in one place.
 
-use crate::failure::Exit;
+use crate::failure::{Exit, Failure};
 use packhouse_base::shown::{Shown, is_hidden};
 use serde_json::Value;
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 use std::io::{self, IsTerminal as _, Write as _};
 
 /// A command's answer in both forms.
@@ -43,6 +43,20 @@ impl Answer {
             Ok(()) | Err(_) => Ok(self.exit),
         }
     }
+}
+
+/// Says something on stderr, beside the answer. A stderr that does not take it (a full disk, a
+/// terminal that is gone) changes nothing of what is done, nor how the program ends.
+pub(crate) fn say(text: impl Display) {
+    let _ = write!(io::stderr().lock(), "{text}");
+}
+
+/// Why an answer is not on stdout.
+pub(crate) fn unwritten(error: &io::Error) -> Failure {
+    Failure::new("cannot write the answer", "stdout")
+        .because(error)
+        .cause("the command came to its end: what it did is done, and only its words are lost")
+        .hint("df -h")
 }
 
 /// A JSON text in which what a terminal would obey is spelled out. JSON escapes the first control

@@ -3,7 +3,7 @@
 //! The engine's libraries are loaded into a child process: whatever they do there, this process
 //! tells what became of it.
 
-use crate::answer::{Answer, Column, table};
+use crate::answer::{Answer, Column, say, table};
 use crate::cli::EquivalenceArgs;
 use crate::failure::{Exit, Failure, quoted};
 use crate::files::open_regular;
@@ -21,7 +21,6 @@ use std::process::{Command, Stdio};
 
 /// Runs the comparison in a child that answers on our stdout. Of its stderr only its own error is
 /// passed on: an engine prints a line per tensor there. Returns how the program ends.
-#[expect(clippy::disallowed_macros, reason = "the child's error goes to stderr")]
 pub(crate) fn host(
     args: &EquivalenceArgs,
     as_json: bool,
@@ -64,7 +63,7 @@ pub(crate) fn host(
         }
     };
     let own = said.lines().skip_while(|line| !line.starts_with("error: "));
-    own.for_each(|line| eprintln!("{line}"));
+    own.for_each(|line| say(format_args!("{line}\n")));
     Ok(exit)
 }
 

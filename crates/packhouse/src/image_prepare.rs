@@ -1,6 +1,6 @@
 //! `image prepare`: a model's head as tiles on the disk, packed or found.
 
-use crate::answer::{Answer, Column, table};
+use crate::answer::{self, Answer, Column, table};
 use crate::bar::Bar;
 use crate::failure::{Failure, quoted};
 use crate::image::{self, Allowed};
@@ -492,10 +492,6 @@ impl Report<'_> {
     }
 }
 
-#[expect(
-    clippy::disallowed_macros,
-    reason = "the serve's own line goes to stderr"
-)]
 fn say(line: &str) {
-    eprint!("{}", image::line(line));
+    answer::say(image::line(line));
 }

@@ -26,12 +26,13 @@ pub(crate) fn execute(args: &LabPacketArgs, place: &Place) -> Result<Answer, Fai
     let mut writer = opened.writer()?;
     let (act, is_kept) = judged(&opened, writer.ledger(), &args.packet)?;
     let mut told = told(&act, is_kept);
-    let index = opened.append(&mut writer, act)?;
-    told.lines.push(format!("{LEDGER}: entry {index}"));
+    let entered = opened.append(&mut writer, act)?;
+    told.lines
+        .push(format!("{LEDGER}: entry {}", entered.index));
     let mut answer = told.done();
     let run = place.hint(&format!("run {}", args.packet));
     answer.text += &format!("next: {run}\n");
-    Ok(answer)
+    Ok(entered.told(answer))
 }
 
 fn judged(opened: &Opened<'_>, ledger: &Ledger, text: &str) -> Result<(Armed, bool), Failure> {

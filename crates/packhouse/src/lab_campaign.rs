@@ -4,7 +4,7 @@
 use crate::answer::Answer;
 use crate::failure::{Failure, quoted};
 use crate::lab::Place;
-use crate::lab_open::Opened;
+use crate::lab_open::{Opened, unnoted, warned};
 use crate::lab_refused::{bytecode, of_markers};
 use crate::{bar, files, hints};
 use packhouse_bag::key::PrivateKey;
@@ -23,7 +23,7 @@ use packhouse_ledger::{Stage, Writer, WriterError};
 use packhouse_sys::fs::{Dir, Fs as _, FsErrorKind};
 use packhouse_sys::real::RealFs;
 use packhouse_sys::signal;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::Path;
@@ -78,16 +78,8 @@ impl<'a> Prepared<'a> {
 
     /// Notes the ledger's head as the one that this user saw last. What was done is told whatever
     /// becomes of that: the verdict first, then why the head is not noted.
-    pub(crate) fn remembered(&self, writer: &Writer, mut answer: Answer) -> Answer {
-        let Err(error) = writer.remember() else {
-            return answer;
-        };
-        let failure = Failure::new("the ledger's head was not noted", self.place.root.display())
-            .because(&error)
-            .hint(self.place.hint("ledger verify"));
-        let _ = write!(answer.text, "{failure}");
-        answer.json["warning"] = json!(failure.headline());
-        answer
+    pub(crate) fn remembered(&self, writer: &Writer, answer: Answer) -> Answer {
+        warned(answer, unnoted(self.place, writer).as_ref())
     }
 }
 

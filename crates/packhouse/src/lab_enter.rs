@@ -46,18 +46,18 @@ pub(crate) fn enter(
     let mut writer = opened.quiet_writer()?;
     let cut_bytes = writer.cut_bytes();
     opened.accepts(writer.ledger(), &act)?;
-    let index = opened.append(&mut writer, act)?;
-    let mut lines = vec![format!("{line} (entry {index})")];
+    let entered = opened.append(&mut writer, act)?;
+    let mut lines = vec![format!("{line} (entry {})", entered.index)];
     if cut_bytes > 0 {
         lines.push(format!(
             "cut off {cut_bytes} bytes of an append that was never reported"
         ));
     }
     let mut json = json;
-    json["entry"] = json!(index);
+    json["entry"] = json!(entered.index);
     json["cut_bytes"] = json!(cut_bytes);
     json["head"] = json!(writer.ledger().head().to_string());
-    Ok(told(lines, json).done())
+    Ok(entered.told(told(lines, json).done()))
 }
 
 /// What a reader says of a torn append.

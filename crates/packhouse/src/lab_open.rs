@@ -1,7 +1,7 @@
 //! What all commands of a lab share: its folder and the user's memory open, the ledger read, a
 //! packet found, an act announced and appended.
 
-use crate::answer::Answer;
+use crate::answer::{Answer, say};
 use crate::failure::{Failure, quoted};
 use crate::lab::{LEDGER, Place};
 use crate::lab_host::ThisHost;
@@ -12,6 +12,7 @@ use packhouse_lab::freeze::prereg_path;
 use packhouse_lab::name::is_experiment_id;
 use packhouse_lab::nearest::nearest;
 use packhouse_lab::world::{Host as _, Lab};
+use packhouse_ledger::heads::HeadError;
 use packhouse_ledger::state::{PacketState, Standing};
 use packhouse_ledger::writer::{Writer, WriterError};
 use packhouse_ledger::{Act, Heads, Ledger, LedgerError};
@@ -86,17 +87,17 @@ impl<'a> Opened<'a> {
 
     /// Takes the ledger's lock, to append. That a torn append was cut off is said at once, whatever
     /// becomes of the command.
-    #[expect(clippy::disallowed_macros, reason = "the answer may be a failure")]
     pub(crate) fn writer(&self) -> Result<Writer, Failure> {
         let writer = self.quiet_writer()?;
         let bytes = writer.cut_bytes();
         if bytes > 0 {
             let path = self.place.root.join(LEDGER);
             let path = path.display().to_string();
-            eprintln!(
-                "{}: cut off {bytes} bytes of an append that was never reported",
+            // The answer may be a failure.
+            say(format_args!(
+                "{}: cut off {bytes} bytes of an append that was never reported\n",
                 Shown(&path)
-            );
+            ));
         }
         Ok(writer)
     }
@@ -107,17 +108,21 @@ impl<'a> Opened<'a> {
             .map_err(|error| self.not_appended(&error))
     }
 
-    /// Appends an act and remembers it.
-    pub(crate) fn append(&self, writer: &mut Writer, act: impl Into<Act>) -> Result<u64, Failure> {
+    /// Appends an act and remembers it. What was entered is done, whatever becomes of the memory.
+    pub(crate) fn append(
+        &self,
+        writer: &mut Writer,
+        act: impl Into<Act>,
+    ) -> Result<Entered, Failure> {
         let boot = self.host.boot_id().map_err(|error| {
             Failure::new("this boot has no name", self.place.root.display()).because(&error)
         })?;
         let entry = writer.append(act, RealClock.wall_ns(), &boot);
         let index = entry.map_err(|error| self.not_appended(&error))?.index;
-        writer
-            .remember()
-            .map_err(|error| self.not_appended(&error))?;
-        Ok(index)
+        Ok(Entered {
+            index,
+            unnoted: unnoted(self.place, writer),
+        })
     }
 
     /// The packet that a text names: its experiment's id, or the first digits of its digest.
@@ -189,9 +194,14 @@ impl<'a> Opened<'a> {
     /// Says that the ledger can't be read.
     pub(crate) fn refused(&self, error: &(dyn std::error::Error + 'static)) -> Failure {
         let path = self.place.root.join(LEDGER);
-        Failure::new("the ledger is refused", path.display())
-            .because(error)
-            .hint(self.place.hint("ledger verify"))
+        let failure = Failure::new("the ledger is refused", path.display()).because(error);
+        match error.downcast_ref() {
+            // Reading it again would end in the same way.
+            Some(LedgerError::Head(HeadError::Fs(error))) => {
+                failure.hint(hints::of(error, &error.path))
+            }
+            Some(_) | None => failure.hint(self.place.hint("ledger verify")),
+        }
     }
 
     /// Says that nothing could be appended to the ledger.
@@ -206,6 +216,9 @@ impl<'a> Opened<'a> {
         match error {
             WriterError::Fs(error) => failure.hint(hints::of(error, &path)),
             WriterError::Ledger(LedgerError::Fs(error)) => failure.hint(hints::of(error, &path)),
+            WriterError::Ledger(LedgerError::Head(HeadError::Fs(error))) => {
+                failure.hint(hints::of(error, &path))
+            }
             WriterError::Busy { .. } => failure.hint(self.place.hint("state --live")),
             _ => failure.hint(self.place.hint("ledger verify")),
         }
@@ -222,6 +235,44 @@ fn said(act: &Act) -> String {
         Some(Value::Number(of)) => format!("{} {of}", act.kind()),
         Some(_) | None => act.kind().to_owned(),
     }
+}
+
+/// An entry of the ledger that was made by this command.
+pub(crate) struct Entered {
+    /// Its number.
+    pub(crate) index: u64,
+    /// Why this user's memory does not have it, where it has not.
+    unnoted: Option<Failure>,
+}
+
+impl Entered {
+    /// An answer to what was done, and after it why the head is not noted.
+    pub(crate) fn told(&self, answer: Answer) -> Answer {
+        warned(answer, self.unnoted.as_ref())
+    }
+}
+
+/// Notes the ledger's head as the one that this user saw last; why it can't be noted. That undoes
+/// nothing: an older head is in the ledger too.
+pub(crate) fn unnoted(place: &Place, writer: &Writer) -> Option<Failure> {
+    let error = writer.remember().err()?;
+    let what = "the entry is in the ledger, but its head was not noted";
+    let failure = Failure::new(what, place.root.display()).because(&error);
+    Some(match &error {
+        WriterError::Ledger(LedgerError::Head(HeadError::Fs(error))) => {
+            failure.hint(hints::of(error, &error.path))
+        }
+        _ => failure.hint(place.hint("ledger verify")),
+    })
+}
+
+/// An answer that stays what it is, with a failure that took nothing from it.
+pub(crate) fn warned(mut answer: Answer, failure: Option<&Failure>) -> Answer {
+    if let Some(failure) = failure {
+        let _ = write!(answer.text, "{failure}");
+        answer.json["warning"] = json!(failure.headline());
+    }
+    answer
 }
 
 /// The option that signs a seal, for a command that is to be given again.

@@ -35,14 +35,14 @@ pub(crate) fn execute(args: &LabRegisterArgs, place: &Place) -> Result<Answer, F
     let plan = register::plan(&lab, writer.ledger(), &args.experiment, &recipes);
     let plan = plan.map_err(refused)?;
     register::write(&lab, &plan).map_err(refused)?;
-    let index = opened.append(&mut writer, plan.act.clone())?;
+    let entered = opened.append(&mut writer, plan.act.clone())?;
     let mut told = told(&plan, &place.root);
     told.lines
-        .push(format!("{}: entry {index}", crate::lab::LEDGER));
+        .push(format!("{}: entry {}", crate::lab::LEDGER, entered.index));
     let mut answer = told.done();
     let rehearse = place.hint(&format!("rehearse {} --execute", args.experiment));
     answer.text += &format!("next: {rehearse}\n");
-    Ok(answer)
+    Ok(entered.told(answer))
 }
 
 fn told(plan: &Registration, root: &Path) -> Told {

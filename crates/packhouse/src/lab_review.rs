@@ -30,14 +30,15 @@ pub(crate) fn execute(args: &LabReviewArgs, place: &Place) -> Result<Answer, Fai
     let mut writer = opened.writer()?;
     let act = word(&opened, writer.ledger(), args)?;
     let mut told = told(&act);
-    let index = opened.append(&mut writer, act)?;
-    told.lines.push(format!("{LEDGER}: entry {index}"));
+    let entered = opened.append(&mut writer, act)?;
+    told.lines
+        .push(format!("{LEDGER}: entry {}", entered.index));
     let mut answer = told.done();
     if args.verdict == LabReviewVerdict::Approve {
         let arm = place.hint(&format!("arm {} --execute", args.packet));
         answer.text += &format!("next: {arm}\n");
     }
-    Ok(answer)
+    Ok(entered.told(answer))
 }
 
 fn word(opened: &Opened<'_>, ledger: &Ledger, args: &LabReviewArgs) -> Result<Reviewed, Failure> {

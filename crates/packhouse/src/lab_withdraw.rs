@@ -48,13 +48,14 @@ pub(crate) fn execute(args: &LabWithdrawArgs, place: &Place) -> Result<Answer, F
     let state = opened.standing(writer.ledger(), packet)?;
     let another = place.hint(&another(state));
     let mut told = told(state, &act);
-    let index = opened.append(&mut writer, act)?;
-    told.lines.push(format!("{LEDGER}: entry {index}"));
-    told.json["entry"] = json!(index);
+    let entered = opened.append(&mut writer, act)?;
+    told.lines
+        .push(format!("{LEDGER}: entry {}", entered.index));
+    told.json["entry"] = json!(entered.index);
     told.json["head"] = json!(writer.ledger().head().to_string());
     let mut answer = told.done();
     answer.text += &format!("next: {another}\n");
-    Ok(answer)
+    Ok(entered.told(answer))
 }
 
 /// Refuses what can't follow a withdrawal, by its entry.

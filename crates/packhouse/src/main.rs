@@ -133,7 +133,6 @@ use packhouse_sys::thread::survive_file_size_limit;
 use std::process::ExitCode;
 use stores::Purpose::{Change, Look};
 
-#[expect(clippy::disallowed_macros, reason = "the CLI's errors go to stderr")]
 fn main() -> ExitCode {
     // It fails on no kernel; without it no child of ours could be followed.
     let _ = packhouse_sys::signal::keep_ended_children();
@@ -141,7 +140,7 @@ fn main() -> ExitCode {
         Ok(cli) => match answer(cli) {
             Ok(exit) => exit,
             Err(failure) => {
-                eprint!("{failure}");
+                answer::say(&failure);
                 failure.exit()
             }
         },
@@ -177,18 +176,11 @@ fn answer(cli: Cli) -> Result<Exit, Failure> {
             .hint("packhouse fixture run --json -- packhouse fixture serve"));
     }
     let answer = execute(cli.command)?;
-    answer.print(cli.json).map_err(|error| {
-        Failure::new("cannot write the answer", "stdout")
-            .because(&error)
-            .cause("the command came to its end: what it did is done, and only its words are lost")
-            .hint("df -h")
-    })
+    answer
+        .print(cli.json)
+        .map_err(|error| answer::unwritten(&error))
 }
 
-#[expect(
-    clippy::disallowed_macros,
-    reason = "the watcher's only word goes to stderr"
-)]
 fn execute(command: Command) -> Result<Answer, Failure> {
     let lookup = &places::environment;
     match command {
@@ -206,7 +198,7 @@ fn execute(command: Command) -> Result<Answer, Failure> {
         Command::Layouts => Ok(layouts::layouts()),
         Command::Watch(args) => {
             if let Some(line) = watch::watch(&args) {
-                eprintln!("{line}");
+                answer::say(format_args!("{line}\n"));
             }
             Ok(Answer::done(String::new(), serde_json::Value::Null))
         }

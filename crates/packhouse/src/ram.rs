@@ -1,5 +1,6 @@
 //! Whether a folder of copies is in RAM, told in the same words by every command.
 
+use crate::answer::say;
 use crate::places::Lookup;
 use crate::stage;
 use packhouse_stage::StageRoot;
@@ -29,12 +30,8 @@ fn words(folder: &Path, kind: FsKind) -> String {
 }
 
 /// Prints the note to stderr, for a command whose stdout is read by scripts.
-#[expect(
-    clippy::disallowed_macros,
-    reason = "scripts read paths, and nothing else, from stdout"
-)]
 pub(crate) fn complain(root: &StageRoot) {
-    eprint!("{}", note(root));
+    say(note(root));
 }
 
 /// Where copies are, in a few words.

@@ -1,6 +1,6 @@
 //! `run` and `env`: the plug-in's environment, and the process that becomes the engine.
 
-use crate::answer::Answer;
+use crate::answer::{Answer, say};
 use crate::cli::{PluginArgs, RunArgs, WatchArgs};
 use crate::failure::Failure;
 use crate::places::{self, Lookup};
@@ -98,10 +98,6 @@ fn report_folder(folder: &Path) -> Result<PathBuf, Failure> {
 
 /// Starts the watcher of this process and tells the engine where the plug-in announces itself.
 /// A watcher that can't be started costs one line, not the engine.
-#[expect(
-    clippy::disallowed_macros,
-    reason = "the CLI says on stderr what it does without"
-)]
 fn start_watcher(engine: &mut Command) -> Option<WatchArgs> {
     let started = watch::arguments().and_then(|watch| {
         let mut command = Command::new(own_binary().map_err(|_| std::io::ErrorKind::NotFound)?);
@@ -128,7 +124,9 @@ fn start_watcher(engine: &mut Command) -> Option<WatchArgs> {
             Some(watch)
         }
         Err(error) => {
-            eprintln!("packhouse: nobody watches whether the plug-in is loaded: {error}");
+            say(format_args!(
+                "packhouse: nobody watches whether the plug-in is loaded: {error}\n"
+            ));
             None
         }
     }

@@ -1,6 +1,6 @@
 //! A wrong command line in the form of every other error; help and version as clap renders them.
 
-use crate::answer::Answer;
+use crate::answer::{Answer, say, unwritten};
 use crate::cli::Cli;
 use crate::failure::{Exit, Failure};
 use clap::CommandFactory as _;
@@ -9,7 +9,6 @@ use serde_json::Value;
 
 /// Prints help, version or what is wrong, and says how the program ends.
 #[expect(
-    clippy::disallowed_macros,
     clippy::disallowed_methods,
     reason = "the CLI's usage errors go to stderr and name the command that was meant"
 )]
@@ -19,11 +18,14 @@ pub(crate) fn explain(error: &clap::Error) -> Exit {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion
     ) {
         let help = Answer::done(error.to_string(), Value::Null);
-        return help.print(false).unwrap_or(Exit::NotExecuted);
+        return help.print(false).unwrap_or_else(|error| {
+            say(unwritten(&error));
+            Exit::NotExecuted
+        });
     }
     let words = std::env::args().skip(1).take_while(|word| word != "--");
     let is_known = error.kind() != ErrorKind::InvalidSubcommand;
-    eprint!("{}", failure(error, command(words, is_known).as_deref()));
+    say(failure(error, command(words, is_known).as_deref()));
     Exit::Usage
 }
 

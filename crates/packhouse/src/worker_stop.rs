@@ -1,6 +1,6 @@
 //! `worker stop`: stops workers and waits until they are gone.
 
-use crate::answer::Answer;
+use crate::answer::{Answer, say};
 use crate::failure::{Exit, Failure};
 use crate::places::Lookup;
 use crate::worker_devices::tools;
@@ -72,7 +72,6 @@ pub(crate) fn stop(args: &WorkerStopArgs, lookup: Lookup<'_>) -> Result<Answer, 
 
 /// Ends the command where the user asked for it, and says what goes on. A stop may be ended at any
 /// instruction: its record is written before its first signal, and the next one goes on from there.
-#[expect(clippy::disallowed_macros, reason = "an error goes to stderr")]
 #[expect(
     clippy::disallowed_methods,
     reason = "threads that wait for engines can't be asked to end"
@@ -84,7 +83,7 @@ fn cut_short(scope: &Scope, is_over: impl Fn(usize) -> bool) -> ! {
     let failure = Failure::new("stop cut short", names.join(", "))
         .cause("what lives still goes on; the next stop goes on with this one")
         .hint(format!("packhouse worker stop {} --execute", scope.which()));
-    eprint!("{failure}");
+    say(&failure);
     std::process::exit(failure.exit() as i32)
 }
 
@@ -149,7 +148,6 @@ fn newest(scope: &Scope, name: &WorkerName) -> Result<Option<(Runs, Run)>, RunsE
 }
 
 /// Says how far a stop is, where somebody looks.
-#[expect(clippy::disallowed_macros, reason = "progress goes to stderr")]
 fn show(name: &WorkerName, progress: &Progress) {
     if !std::io::stderr().is_terminal() {
         return;
@@ -160,7 +158,7 @@ fn show(name: &WorkerName, progress: &Progress) {
         Progress::Ended { .. } => return,
         Progress::Releasing => "all processes are gone; looking at port and memory".to_owned(),
     };
-    eprintln!("{name}: {}", Shown(&said));
+    say(format_args!("{name}: {}\n", Shown(&said)));
 }
 
 fn answer(scope: &Scope, reports: &[Report], is_executed: bool) -> Answer {

@@ -24,6 +24,7 @@ mod lab_documents;
 mod lab_e2e;
 mod lab_experiments;
 mod lab_families;
+mod lab_hosts;
 mod lab_ledgers;
 mod lab_manners;
 mod lab_pages;

@@ -1,0 +1,152 @@
+//! The lab on hosts that are not its author's: a stderr that is full, a home that can't be
+//! written, a disk that keeps nothing, process files of another namespace, a second lab.
+//!
+//! A newcomer's first full disk was told as "nothing was appended" of an entry that was there, and
+//! a second review was entered; whose words no stream took ended by a panic; and who removed a lab
+//! to begin anew registered a packet that could never be rehearsed.
+
+use crate::sandbox::Sandbox;
+use serde_json::Value;
+use std::fs::{File, OpenOptions};
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+/// A lab on a disk, with its example lane open.
+struct Lab {
+    sandbox: Sandbox,
+    folder: tempfile::TempDir,
+}
+
+impl Lab {
+    fn new() -> Self {
+        let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"));
+        let lab = Self {
+            sandbox: Sandbox::new(),
+            folder: folder.expect("because tests have a folder of their own"),
+        };
+        lab.begin("lab");
+        lab
+    }
+
+    /// Another lab of the same user.
+    fn begin(&self, name: &str) {
+        let words = ["init", name, "--name", "a lab", "--execute"];
+        told(self.command("", &words), 0);
+        let words = ["lane", "open", "example", "--reason", "first", "--execute"];
+        told(self.command(name, &words), 0);
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn command(&self, lab: &str, words: &[&str]) -> Command {
+        let mut command = self.sandbox.command(&["lab"]);
+        command.args(words).current_dir(self.path(lab));
+        command.env("XDG_STATE_HOME", self.path("state"));
+        command
+    }
+
+    fn ends(&self, words: &[&str], code: i32) -> String {
+        told(self.command("lab", words), code)
+    }
+
+    fn json(&self, words: &[&str]) -> Value {
+        let mut command = self.command("lab", words);
+        let output = command.arg("--json").output().expect("because it starts");
+        serde_json::from_slice(&output.stdout).expect("because one document was asked for")
+    }
+}
+
+fn told(mut command: Command, code: i32) -> String {
+    let output = command.output().expect("because it can be started");
+    let said = both(&output);
+    assert_eq!(output.status.code(), Some(code), "{command:?}: {said}");
+    said
+}
+
+fn both(output: &Output) -> String {
+    let (said, more) = (&output.stdout, &output.stderr);
+    String::from_utf8_lossy(said).into_owned() + &String::from_utf8_lossy(more)
+}
+
+/// Each text is there.
+fn holds(said: &str, texts: &[&str]) {
+    for text in texts {
+        assert!(said.contains(text), "{text:?} is not in {said}");
+    }
+}
+
+#[test]
+fn words_that_stderr_does_not_take_are_lost_and_the_exit_code_is_not() {
+    let sandbox = Sandbox::new();
+    let full = || OpenOptions::new().write(true).open("/dev/full");
+    let ends = |words: &[&str], out: Option<File>| {
+        let mut command = sandbox.command(words);
+        if let Some(out) = out {
+            command.stdout(out);
+        }
+        let status = command.stderr(full().expect("because Linux has it"));
+        status.status().expect("because it can be started").code()
+    };
+    assert_eq!(ends(&["lab", "nonsense"], None), Some(2));
+    assert_eq!(ends(&["lab", "state", "--lab", "/proc"], None), Some(3));
+    let out = full().expect("because Linux has it");
+    assert_eq!(ends(&["plans"], Some(out)), Some(3));
+
+    // Help that stdout does not take is not lost without a word.
+    let mut help = sandbox.command(&["lab", "--help"]);
+    help.stdout(full().expect("because Linux has it"));
+    holds(&told(help, 3), &["cannot write the answer: stdout"]);
+}
+
+/// A torn append is cut off, and the command goes on, though nobody can be told.
+#[test]
+fn a_stderr_that_is_full_keeps_nothing_from_being_entered() {
+    let lab = Lab::new();
+    let ledger = lab.path("lab/ledger.jsonl");
+    let mut text = std::fs::read(&ledger).expect("because there is one");
+    text.extend(b"{\"torn");
+    std::fs::write(&ledger, text).expect("because it is ours");
+    let full = OpenOptions::new().write(true).open("/dev/full");
+    let mut command = lab.command("lab", &["register", "example", "--execute"]);
+    command.stderr(full.expect("because Linux has it"));
+    let status = command.status().expect("because it can be started");
+    assert_eq!(status.code(), Some(0));
+    holds(
+        &lab.ends(&["experiment", "ls"], 0),
+        &["example     registered"],
+    );
+}
+
+/// What is entered is done, though this user's memory of the ledger's head can't be written.
+#[test]
+fn an_entry_is_told_as_made_where_its_head_can_not_be_noted() {
+    let lab = Lab::new();
+    // Whoever runs this: a folder that is not empty is in the way of the memory's new file.
+    let heads = lab.path("state/packhouse/lab/heads");
+    let memory = std::fs::read_dir(&heads).expect("because the lab was opened");
+    let mut names = memory.map(|entry| entry.expect("because it is there").path());
+    let known = names.next().expect("because a head was noted");
+    let new = known.with_extension("new");
+    std::fs::create_dir_all(new.join("full")).expect("because it is ours");
+
+    let said = lab.ends(&["register", "example", "--execute"], 0);
+    let head = "the entry is in the ledger, but its head was not noted";
+    holds(&said, &["ledger.jsonl: entry 2", head, "next: ", "hint: "]);
+    assert!(!said.contains("nothing was appended"), "{said}");
+    // Nothing else is done until it can be, and what is in the way is named.
+    let behind = lab.ends(&["ledger", "note", "seen", "--execute"], 3);
+    let listed = format!("hint: ls -ld {}", new.display());
+    holds(&behind, &["nothing was appended", &listed]);
+    holds(&lab.ends(&["ledger", "ls"], 3), &[&listed]);
+
+    // Nothing is lost by an older memory.
+    std::fs::remove_dir_all(&new).expect("because it is ours");
+    lab.ends(&["ledger", "verify"], 0);
+    std::fs::create_dir_all(new.join("full")).expect("because it is ours");
+    let noted = lab.json(&["ledger", "note", "seen", "--execute"]);
+    assert_eq!(noted["entry"], 3, "{noted}");
+    let warning = noted["warning"].as_str().expect("because it is told");
+    holds(warning, &[head]);
+}
