@@ -175,7 +175,7 @@ fn a_damaged_marker_does_not_hide_the_one_in_the_bag() {
     let markers = left.sim.files("/home/user/state");
     let marker = markers
         .iter()
-        .find(|path| path.ends_with(format!("{packet}.json")));
+        .find(|path| path.ends_with(format!("lab/markers/{packet}.json")));
     let marker = marker.expect("because it was taken");
     left.sim.replace(marker, b"{", 0o444);
     let finished = recovered(&left, packet);

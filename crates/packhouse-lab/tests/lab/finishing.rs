@@ -1,6 +1,6 @@
 //! What a stopped run left, finished: by whom, with whose marker, and with which reason.
 
-use crate::played::Played;
+use crate::played::{Manner, Played};
 use packhouse_base::digest::Digest;
 use packhouse_lab::analysis::Verdict;
 use packhouse_lab::campaign::{Frozen, Ran, Would, run, would};
@@ -125,23 +125,28 @@ fn a_marker_of_another_run_releases_the_nonce_and_is_never_entered() {
     }
 }
 
-/// A bag that can't be written says so again at every later write; that is no cause.
+/// A bag that can't be written says so again at every later write; that is no cause. A program that
+/// can't do what is asked has its log written, and its leg's record, before anybody asks whether
+/// what it said was written.
 #[test]
 fn the_first_cause_of_a_bag_that_broke_is_what_is_told() {
     let (played, packet) = Played::armed(33);
     let kind = FsErrorKind::Errno(28);
     let mut told = 0;
-    for at in (0..operations(&played, packet)).step_by(3) {
-        let (_, ended) = failing(&played, packet, at, Fault::Error { at, kind });
-        let reason = match ended {
-            Some(Ran::Released(fault)) => fault.reason,
-            Some(Ran::Sealed(finished)) if finished.analysis.verdict == Verdict::Abort => {
-                finished.fault.expect("because it is an abort").reason
-            }
-            Some(Ran::Sealed(_)) | None => continue,
-        };
-        assert!(!reason.contains("an earlier write"), "{at}: {reason}");
-        told += 1;
+    for (manner, step) in [(Manner::Honest, 3), (Manner::Elsewhere, 1)] {
+        played.programs.manner.set(manner);
+        for at in (0..operations(&played, packet)).step_by(step) {
+            let (_, ended) = failing(&played, packet, at, Fault::Error { at, kind });
+            let reason = match ended {
+                Some(Ran::Released(fault)) => fault.reason,
+                Some(Ran::Sealed(finished)) if finished.analysis.verdict == Verdict::Abort => {
+                    finished.fault.expect("because it is an abort").reason
+                }
+                Some(Ran::Sealed(_)) | None => continue,
+            };
+            assert!(!reason.contains("an earlier write"), "{at}: {reason}");
+            told += 1;
+        }
     }
     assert!(told > 10, "{told}");
 }
