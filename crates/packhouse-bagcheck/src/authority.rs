@@ -102,6 +102,9 @@ fn act(report: &mut Report, entries: &[Entry], against: &Against<'_>) -> State {
         };
         // Lines that name this lane may register other packets of it.
         let is_other = entry.kind == "registered" && Some(body.text("lane")) == lane;
+        if is_own && against.run.is_rehearsal && entry.kind == "consumed" {
+            refuse(number, "nobody rehearses what was run".to_owned());
+        }
         if !is_own && !is_other {
             refuse(number, format!("{} of another lane or packet", entry.kind));
         }

@@ -4,7 +4,7 @@ use crate::analysis::{self, Stored};
 use crate::bagit;
 use crate::content::{self, Content};
 use crate::gates::{self, Judgement};
-use crate::ledger::{Entry, Ledger, Packet};
+use crate::ledger::{Entry, Ledger, Packet, Seal};
 use crate::report::{Finding, Report};
 use crate::seal::{self, PublicKey, Said, Sealed};
 use crate::shape::{file, sha256};
@@ -316,6 +316,12 @@ impl Evidence<'_> {
                 ));
             }
         }
+        if let Some(entry) = packet.seals.get(&1).filter(|entry| !self.is_told(entry)) {
+            let index = entry.index;
+            refuse(format!(
+                "entry {index} has another stage or reason than the run"
+            ));
+        }
         for (number, said) in &self.seals {
             let path = format!("seal-{number}.json");
             let entry = packet.seals.get(number);
@@ -337,6 +343,18 @@ impl Evidence<'_> {
             if ledger.state.lab.as_ref() != Some(&said.lab) {
                 report.find("seal.head", &path, "is of another lab than the ledger");
             }
+        }
+    }
+
+    /// Returns whether an entry has the stage and reason of an aborted run, and none of another.
+    fn is_told(&self, entry: &Seal) -> bool {
+        let Some(run) = &self.content.run else {
+            return true;
+        };
+        match (run.status == "aborted", &run.words) {
+            (true, Some(words)) => entry.words == *words,
+            (true, None) => true,
+            (false, _) => entry.words.0.is_empty() && entry.words.1.is_empty(),
         }
     }
 

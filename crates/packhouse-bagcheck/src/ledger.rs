@@ -10,7 +10,7 @@ mod state;
 use crate::json::{Json, parse};
 use crate::shape::{is_digest, sha256};
 use body::Body;
-pub(crate) use state::{Packet, State};
+pub(crate) use state::{Packet, Seal, State};
 use std::collections::BTreeMap;
 
 /// Why a line or an act is refused: a code of `ledger.md`, section 6, and words.

@@ -133,10 +133,27 @@ impl Judge<'_> {
         self.report.find(code, &path, words);
     }
 
+    /// Returns whether a leg has a folder with what it said: of an aborted run a broken leg's may
+    /// be lost.
+    fn was_begun(&self, leg: &Leg, payload: &Tree) -> bool {
+        let legs = self.run.map_or(&[][..], |run| &run.legs);
+        let listed = legs.iter().find(|listed| listed.number == leg.plan.number);
+        let is_lost = |status: &str| self.is_aborted() && status == "broken";
+        let folder = format!("{}/", self.folder);
+        listed.is_some_and(|listed| !is_lost(&listed.status))
+            && payload.keys().any(|path| path.starts_with(&folder))
+    }
+
     fn leg(&mut self, leg: &mut Leg, payload: &Tree) {
         if !leg.has_lines {
             if !self.is_aborted() {
                 self.find("rows.missing", "nothing was asked of a planned leg");
+            }
+            if self.was_begun(leg, payload) {
+                self.find(
+                    "record.missing",
+                    "the lines of a leg that was begun are not there",
+                );
             }
             return;
         }
@@ -452,7 +469,12 @@ impl Judge<'_> {
             .iter()
             .map(|program| program.treatment.as_str());
         // A broken leg may have been cut before all of them were started.
-        if own.status != "broken" && !treatments.eq(leg.plan.treatments.iter().copied()) {
+        let mut planned = leg.plan.treatments.iter();
+        let is_part = own.status == "broken"
+            && treatments
+                .clone()
+                .all(|one| planned.any(|planned| *planned == one));
+        if !is_part && !treatments.eq(leg.plan.treatments.iter().copied()) {
             find(
                 "leg.program",
                 "programs that are not those of the leg".to_owned(),

@@ -43,6 +43,8 @@ pub(crate) struct Run {
     pub(crate) boot: String,
     /// `complete`, `stopped` or `aborted`.
     pub(crate) status: String,
+    /// Stage and reason of its end, where it has them.
+    pub(crate) words: Option<(String, String)>,
     /// When it began, where that is known.
     pub(crate) started: Option<Instant>,
     /// When it ended.
@@ -139,12 +141,14 @@ pub(crate) fn run(report: &mut Report, payload: &Tree) -> Option<Run> {
         let words = format!("{status}, with a stage or reason that does not fit it");
         record.find("run.status", words);
     }
-    if !is_null("stage") {
-        record.word(map, "stage", &STAGES)?;
-    }
-    if !is_null("reason") {
-        record.some_text(map, "reason")?;
-    }
+    let stage = match is_null("stage") {
+        true => None,
+        false => Some(record.word(map, "stage", &STAGES)?),
+    };
+    let reason = match is_null("reason") {
+        true => None,
+        false => Some(record.some_text(map, "reason")?),
+    };
     if !removed.is_empty() && status != "aborted" {
         record.find("run.status", format!("{status}, and files were removed"));
     }
@@ -162,6 +166,7 @@ pub(crate) fn run(report: &mut Report, payload: &Tree) -> Option<Run> {
         packet: record.digest(map, "packet")?,
         nonce: crate::shape::unhex(&nonce)?,
         boot,
+        words: stage.zip(reason),
         started: started(&mut record, map)?,
         ended: instant(&mut record, map, "ended")?,
         legs: legs(&mut record, map)?,

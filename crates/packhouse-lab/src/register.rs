@@ -3,6 +3,7 @@
 //! Specified in `docs/format/lab.md`, section 4.
 
 use crate::freeze::{self, Documents, FreezeError};
+use crate::marker::{Found, Markers};
 use crate::packet::Packet;
 use crate::recipes::Recipes;
 use crate::world::Lab;
@@ -12,6 +13,7 @@ use packhouse_base::digest::Digest;
 use packhouse_ledger::act::{Name, NameError, Registered};
 use packhouse_ledger::{Act, EntryFault, Ledger};
 use packhouse_sys::fs::FsError;
+use std::path::PathBuf;
 
 /// What is to be registered.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,6 +55,14 @@ pub enum RegisterError {
         /// Its packet.
         packet: Digest,
     },
+    /// This user has the marker of such a packet: it can't be rehearsed or run any more.
+    #[error("packet {packet} is consumed: {} is there", marker.display())]
+    Consumed {
+        /// The packet.
+        packet: Digest,
+        /// The marker.
+        marker: PathBuf,
+    },
     /// The lane was never opened.
     #[error("lane {lane} is not open")]
     NoLane {
@@ -82,6 +92,7 @@ impl RegisterError {
             Self::Registered { .. } | Self::NoLane { .. } | Self::Name(_) | Self::Ledger(_) => {
                 Blame::Caller
             }
+            Self::Consumed { .. } => Blame::Caller,
             Self::Write(error) => error.blame(),
             Self::Fs(error) => error.blame(),
         }
@@ -132,6 +143,7 @@ pub fn plan(
         treatment: documents.prereg.difference.clone(),
     };
     ledger.accepts(&Act::from(act.clone()))?;
+    unconsumed(lab, act.packet)?;
     let left = freeze::file(lab, &freeze::packet_path(experiment))?;
     let replaces = left
         .filter(|left| *left != bytes)
@@ -143,6 +155,21 @@ pub fn plan(
         act,
         replaces,
     })
+}
+
+/// Demands that this user ran no such packet, of whichever lab. A folder of markers that can't be
+/// used is refused where markers are needed, and nothing else hangs on it here.
+fn unconsumed(lab: &Lab<'_>, packet: Digest) -> Result<(), RegisterError> {
+    let Ok(Some(markers)) = Markers::look(lab.fs, &lab.state) else {
+        return Ok(());
+    };
+    match markers.find(packet) {
+        Ok(Found::Nothing | Found::Damaged { .. }) | Err(_) => Ok(()),
+        Ok(Found::Marker(..) | Found::Damaged { .. }) => Err(RegisterError::Consumed {
+            packet,
+            marker: markers.path(packet),
+        }),
+    }
 }
 
 /// Writes the packet durably beside its preregistration: the last step before it is entered.

@@ -5,20 +5,25 @@
 //!   gets a field that it does not have;
 //! - what is changed within the bag is closed again with right lists, so that it is not rejected
 //!   for a digest in a manifest;
+//! - what a run that failed or broke off would rather be is tried too, also so that all that cites
+//!   it agrees;
 //! - a judge that finds only something else has not rejected the tampered copy.
 //!
 //! Specified in `docs/format/evidence.md`, section 13.
 
+mod agree;
 mod beside;
 mod edit;
 mod exchange;
+mod excused;
 mod files;
+mod lost;
 mod records;
 
 use crate::recipes::Recipes;
 use crate::verify::{Evidence, findings};
+use agree::{Agrees, agree};
 use edit::Change;
-use packhouse_bag::{BAG_DIR, Contents, closed};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -31,7 +36,7 @@ pub struct Tamper {
     /// Reason codes; a judge that finds one of them has rejected it.
     pub expected: Vec<&'static str>,
     changes: Vec<Change>,
-    closes_again: bool,
+    agrees: Agrees,
 }
 
 /// Who judges evidence.
@@ -62,15 +67,19 @@ impl Tamper {
             name,
             expected: expected.to_vec(),
             changes,
-            closes_again: true,
+            agrees: Agrees::Bag,
         }
     }
 
     fn beside(name: String, expected: &[&'static str], changes: Vec<Change>) -> Self {
         Self {
-            closes_again: false,
+            agrees: Agrees::Nothing,
             ..Self::within(name, expected, changes)
         }
+    }
+
+    fn agreeing(self, agrees: Agrees) -> Self {
+        Self { agrees, ..self }
     }
 
     /// The tampered copy.
@@ -79,9 +88,7 @@ impl Tamper {
         for change in &self.changes {
             change.apply(&mut copy);
         }
-        if self.closes_again {
-            close(&mut copy);
-        }
+        agree(&mut copy, self.agrees);
         copy
     }
 }
@@ -136,6 +143,9 @@ pub fn tampers(evidence: &Evidence) -> Vec<Tamper> {
     tampers.extend(exchange::tampers(evidence));
     tampers.extend(files::tampers(evidence));
     tampers.extend(beside::tampers(evidence));
+    tampers.extend(lost::tampers(evidence));
+    tampers.retain(|tamper| tamper.changes.iter().any(|one| one.changes(evidence)));
+    excused::excuse(evidence, &mut tampers);
     tampers
 }
 
@@ -181,24 +191,4 @@ pub fn run_unless(
         let outcomes: Option<Vec<Vec<Outcome>>> = outcomes.into_iter().collect();
         outcomes.map(|shares| shares.into_iter().flatten().collect())
     })
-}
-
-/// Closes the bag again, with lists that fit.
-fn close(evidence: &mut Evidence) {
-    let bag = evidence.files.below(BAG_DIR);
-    let Ok((info, _)) = bag.info() else {
-        return;
-    };
-    let again = closed(&bag.payload(), &info);
-    let others = evidence.files.files().iter();
-    let others = others.filter(|(path, _)| !path.starts_with("bag/"));
-    let mut files = Contents::new(
-        others
-            .map(|(path, bytes)| (path.clone(), bytes.clone()))
-            .collect(),
-    );
-    for (path, bytes) in again.files() {
-        files.insert(format!("{BAG_DIR}/{path}"), bytes.clone());
-    }
-    evidence.files = files;
 }

@@ -2,10 +2,10 @@
 
 use crate::answer::{Answer, Column, table};
 use crate::bar;
-use crate::failure::{Exit, Failure, quoted};
+use crate::failure::{Exit, Failure};
 use crate::lab_campaign::{SecondJudge, copies};
 use crate::lab_judges::evidence;
-use packhouse_bagcheck::{Report, Tree, Verdict};
+use packhouse_bagcheck::Tree;
 use packhouse_base::shown::Shown;
 use packhouse_lab::recipes::Recipes;
 use packhouse_lab::tamper::{Judge, Outcome, OwnJudge, run_unless};
@@ -22,24 +22,6 @@ pub(crate) fn demand_folder(path: &Path, tree: &Tree) -> Result<(), Failure> {
         false => Err(Failure::usage("nothing to tamper with", path.display())
             .cause("it is a bag, and not the folder of a packet that has one as bag/")
             .hint("packhouse lab verify PACKET --tampers")),
-    }
-}
-
-/// Demands a run that passed: of one that failed or broke off, records excuse what they lack, and
-/// a copy may be no worse than the evidence is.
-pub(crate) fn demand_pass(path: &Path, report: &Report) -> Result<(), Failure> {
-    let verdict = report.verdict.map(Verdict::name);
-    match report.verdict {
-        Some(Verdict::Pass) => Ok(()),
-        Some(Verdict::Fail | Verdict::Abort) | None => Err(Failure::new(
-            "copies are made of evidence whose run passed",
-            path.display(),
-        )
-        .cause(format!(
-            "it holds, and its verdict is {}",
-            verdict.unwrap_or("none")
-        ))
-        .hint(format!("packhouse lab verify {}", quoted(path)))),
     }
 }
 

@@ -46,7 +46,6 @@ pub(crate) fn execute(args: &LabVerifyArgs, lab: Option<&Path>) -> Result<Answer
     crate::lab_judges::join(&mut report, &tree, ledger.as_deref(), &Recipes::default());
     report.notes.extend(about.map(str::to_owned));
     if args.tampers && report.is_valid() {
-        crate::lab_tampers::demand_pass(&path, &report)?;
         let mut answer = crate::lab_tampers::verify(&tree, ledger.as_deref());
         answer.text += &about.map_or_else(String::new, |about| format!("note: {about}\n"));
         return Ok(answer);

@@ -98,6 +98,8 @@ pub(crate) struct Seal {
     pub(crate) analysis: String,
     /// Its verdict.
     pub(crate) verdict: String,
+    /// Stage and reason; none of them in an entry that has none.
+    pub(crate) words: (String, String),
     /// Digest of the analyzer, where the entry has it.
     pub(crate) analyzer: String,
     /// Index of the entry.
@@ -435,6 +437,10 @@ impl Packet {
             seal: body.text("seal").to_owned(),
             analysis: body.text("analysis").to_owned(),
             verdict: body.text("verdict").to_owned(),
+            words: (
+                body.text("stage").to_owned(),
+                body.text("reason").to_owned(),
+            ),
             analyzer: body.text("analyzer").to_owned(),
             index: entry.index,
         };

@@ -1,6 +1,6 @@
 //! A bag's payload as typed records, and everything that is wrong with its form.
 
-use super::{LegRecord, Line, RunRecord};
+use super::{LegRecord, LegStatus, Line, RunRecord};
 use crate::analysis::{Kind, Status};
 use crate::document::DocumentError;
 use crate::marker::Marker;
@@ -109,7 +109,7 @@ impl Reading {
             packet: files.document(PACKET, Packet::parse),
             marker: files.marker(kind),
             authority: files.authority(),
-            legs: files.legs(is_aborted),
+            legs: files.legs(is_aborted, run.as_ref()),
             run,
             failures: Vec::new(),
             payload: Contents::default(),
@@ -215,8 +215,8 @@ impl Files<'_> {
         entries
     }
 
-    /// Every folder below `legs`.
-    fn legs(&mut self, is_aborted: bool) -> BTreeMap<u64, LegReading> {
+    /// Every folder below `legs`. Of an aborted run a broken leg's files may be lost.
+    fn legs(&mut self, is_aborted: bool, run: Option<&RunRecord>) -> BTreeMap<u64, LegReading> {
         let names: BTreeSet<String> = self
             .payload
             .paths()
@@ -228,12 +228,13 @@ impl Files<'_> {
                 continue;
             };
             let record_path = format!("legs/{name}/{LEG}");
-            let is_excused = is_aborted && self.payload.get(&record_path).is_none();
+            let is_lost = is_aborted && !ended(run, number);
+            let is_excused = is_lost && self.payload.get(&record_path).is_none();
             let record = match is_excused {
                 true => None,
                 false => self.record(&record_path, LegRecord::parse),
             };
-            let (lines, is_whole) = self.exchange(&name, is_aborted);
+            let (lines, is_whole) = self.exchange(&name, is_aborted, is_lost);
             let leg = LegReading {
                 record,
                 lines,
@@ -244,9 +245,14 @@ impl Files<'_> {
         legs
     }
 
-    fn exchange(&mut self, name: &str, is_aborted: bool) -> (Vec<(u64, Line)>, bool) {
+    fn exchange(
+        &mut self,
+        name: &str,
+        is_aborted: bool,
+        is_lost: bool,
+    ) -> (Vec<(u64, Line)>, bool) {
         let path = format!("legs/{name}/{EXCHANGE}");
-        if is_aborted && self.payload.get(&path).is_none() {
+        if is_lost && self.payload.get(&path).is_none() {
             return (Vec::new(), true);
         }
         let Some(bytes) = self.required(&path) else {
@@ -325,6 +331,12 @@ fn document_code(error: &DocumentError) -> &'static str {
             "record.type"
         }
     }
+}
+
+/// Whether a run says of a leg that it came to its end.
+fn ended(run: Option<&RunRecord>, number: u64) -> bool {
+    let mut legs = run.into_iter().flat_map(|run| &run.legs);
+    legs.any(|leg| leg.number == number && leg.status != LegStatus::Broken)
 }
 
 /// The code of a line of the ledger by its place in a bag.

@@ -10,6 +10,7 @@ use crate::schedule::{LegPlan, case_of};
 use packhouse_bag::Contents;
 use packhouse_base::digest::Digest;
 use packhouse_component::check::{Checked, Fault, Seen, SeenFile, check};
+use packhouse_component::message::Answer;
 use packhouse_fixture::{Output, judge_case};
 
 /// A case with an answer that has no fault.
@@ -121,7 +122,7 @@ impl<'a> Judging<'a> {
             }
         };
         let span_ns = reply.at_ns.saturating_sub(case.turn.asked_ns);
-        let seen = self.seen(seen, span_ns, &path, failures)?;
+        let seen = self.seen(seen, (&answer, span_ns), &path, failures)?;
         match check(&case.turn.order, introduction, answer, seen) {
             Ok(checked) => Some(checked),
             Err(faults) => {
@@ -136,7 +137,7 @@ impl<'a> Judging<'a> {
     fn seen(
         &self,
         seen: &SeenRecord,
-        span_ns: u64,
+        (answer, span_ns): (&Answer, u64),
         path: &str,
         failures: &mut Vec<Failure>,
     ) -> Option<Seen> {
@@ -149,9 +150,12 @@ impl<'a> Judging<'a> {
         for (file, output) in &seen.outputs {
             let output = match output {
                 SeenOutput::File { bytes: 0, .. } => SeenFile::Bytes(Vec::new()),
-                SeenOutput::File { sha256, .. } => {
+                SeenOutput::File { bytes, sha256 } => {
                     // That it is not there is a failure of the records.
-                    let bytes = self.payload.get(&format!("outputs/{sha256}"))?;
+                    let Some(bytes) = self.payload.get(&format!("outputs/{sha256}")) else {
+                        failures.extend(lost(answer, file, (*bytes, *sha256), path));
+                        return None;
+                    };
                     SeenFile::Bytes(bytes.to_vec())
                 }
                 SeenOutput::Refused(words) => {
@@ -258,6 +262,19 @@ impl<'a> Judging<'a> {
         let words = format!("rejection {}: {words}", listed.name);
         failures.push(Failure::new("rejection", path, words));
     }
+}
+
+/// What is wrong with the digest of an output that was seen and is not in the bag.
+fn lost(
+    answer: &Answer,
+    file: &str,
+    (bytes, sha256): (u64, Digest),
+    path: &str,
+) -> Option<Failure> {
+    let mut all = answer.boundaries.iter();
+    let said = all.find(|boundary| boundary.file == file && boundary.bytes == bytes)?;
+    let words = format!("boundary {}: said {}, is {sha256}", said.name, said.sha256);
+    (said.sha256 != sha256).then(|| Failure::new("answer.digest", path, words))
 }
 
 /// The code of a fault.

@@ -25,6 +25,8 @@ pub(crate) fn authority(reading: &Reading, failures: &mut Vec<Failure>) {
         noise(reading, failures);
         nonce(reading, failures);
         boot(reading, failures);
+    } else {
+        consumed(reading, failures);
     }
 }
 
@@ -266,6 +268,21 @@ fn approver<'a>(reading: &'a Reading, armed: &Armed, index: u64) -> Option<&'a s
             ..
         }) if *packet == armed.packet => Some(reviewer),
         _ => None,
+    }
+}
+
+/// Nobody rehearses what was run: a run that is told as its rehearsal still has this line.
+fn consumed(reading: &Reading, failures: &mut Vec<Failure>) {
+    for (line, entry) in entries(reading).enumerate() {
+        let is_it = match &entry.act {
+            Act::Consumed(act) => act.packet == reading.packet_digest,
+            _ => false,
+        };
+        if is_it {
+            let path = path_of_authority(line);
+            let words = "consumed, before a rehearsal";
+            failures.push(Failure::new("authority.state", path, words));
+        }
     }
 }
 

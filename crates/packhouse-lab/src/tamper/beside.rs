@@ -1,6 +1,7 @@
 //! What lies beside the bag: analysis, seal, ledger. Nothing is closed again.
 
 use super::Tamper;
+use super::agree::say;
 use super::edit::{Change, bytes, split, value};
 use super::records::{Form, newest_analysis};
 use crate::verify::Evidence;
@@ -26,7 +27,9 @@ fn analysis(evidence: &Evidence) -> Vec<Tamper> {
         "packet" => &["analysis.packet"],
         "analyzer" => &["analysis.analyzer", "seal.head"],
         "kind" | "verdict" | "says" | "says[]" => &["analysis.verdict"],
-        "status" | "timing" => &["record.type", "analysis.verdict"],
+        "status" => &["record.type", "analysis.verdict"],
+        "gates[].passed" => &["record.type", "analysis.gate"],
+        "rows" | "timing" => &["record.type"],
         place if place.starts_with("gates") => &["analysis.gate"],
         place if place.starts_with("rows") => &["analysis.row"],
         place if place.starts_with("timing") => &["analysis.timing"],
@@ -235,7 +238,8 @@ const ENTRY_EDITS: [(&str, &str, Edit); 7] = [
 const SEALED_EDITS: [(&str, &str, Edit); 4] = [
     ("another verdict", "ledger.sealed", |entry| {
         let is_pass = entry["body"]["verdict"] == "pass";
-        entry["body"]["verdict"] = json!(if is_pass { "fail" } else { "pass" });
+        let other = json!(if is_pass { "fail" } else { "pass" });
+        say(&mut entry["body"], &other, &Value::Null);
     }),
     ("another analysis", "ledger.sealed", |entry| {
         entry["body"]["analysis"] = other_digest()["sha256"].clone();

@@ -50,6 +50,26 @@ impl Change {
         }
     }
 
+    /// Whether evidence is another one with it.
+    pub(super) fn changes(&self, evidence: &Evidence) -> bool {
+        match self {
+            Self::Put(path, bytes) => evidence.files.get(path) != Some(&**bytes),
+            Self::Remove(path) => evidence.files.get(path).is_some(),
+            Self::Link(_) => true,
+            Self::Lines {
+                path,
+                first,
+                count,
+                lines,
+            } => {
+                let all = split(evidence.files.get(path).unwrap_or_default());
+                let old = all.iter().skip(*first).take(*count);
+                !old.eq(lines)
+            }
+            Self::Ledger(bytes) => evidence.ledger.as_ref() != Some(bytes),
+        }
+    }
+
     /// Makes the change.
     pub(super) fn apply(&self, evidence: &mut Evidence) {
         match self {
@@ -234,6 +254,9 @@ fn other_text(text: &str) -> String {
         ("exact", "timing"),
         ("control", "candidate"),
         ("pass", "fail"),
+        ("abort", "fail"),
+        ("broken", "failed"),
+        ("killed", "code 0"),
         ("verified", "attested"),
         ("mixed", "verified"),
         ("code 0", "code 1"),

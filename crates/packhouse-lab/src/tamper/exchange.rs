@@ -7,7 +7,7 @@ mod changed;
 
 use super::Tamper;
 use super::edit::{Change, bytes, split, value};
-use super::records::{Form, has_passed};
+use super::records::{Form, failures, has_passed};
 use crate::verify::Evidence;
 use answers::{answer, outputs, seen};
 use cases::{cases, declared, offers};
@@ -16,18 +16,18 @@ use serde_json::{Value, json};
 
 /// A line of an exchange.
 #[derive(Clone)]
-struct At {
-    path: String,
-    number: usize,
-    value: Value,
+pub(super) struct At {
+    pub(super) path: String,
+    pub(super) number: usize,
+    pub(super) value: Value,
 }
 
 /// A case, its answer and what was seen, in three lines that follow each other.
 #[derive(Clone)]
-struct Turn {
-    case: At,
-    reply: At,
-    seen: At,
+pub(super) struct Turn {
+    pub(super) case: At,
+    pub(super) reply: At,
+    pub(super) seen: At,
 }
 
 /// All of it.
@@ -36,8 +36,11 @@ pub(super) fn tampers(evidence: &Evidence) -> Vec<Tamper> {
     let mut tampers = forms(evidence, &lines);
     let turns = turns(&lines);
     let answered: Vec<&Turn> = turns.iter().filter(|turn| turn.is("answer")).collect();
-    // The answer with the most boundaries has the most to be wrong.
-    let richest = answered.iter().max_by_key(|turn| turn.boundaries().len());
+    // The answer with the most boundaries has the most to be wrong; of one that is wrong already
+    // much is told that would be new of others.
+    let richest = answered
+        .iter()
+        .max_by_key(|turn| (!is_told(evidence, turn), turn.boundaries().len()));
     if let Some(turn) = richest {
         tampers.extend(answer(evidence, turn));
         tampers.extend(seen(turn));
@@ -52,13 +55,13 @@ pub(super) fn tampers(evidence: &Evidence) -> Vec<Tamper> {
 }
 
 impl At {
-    fn edited(&self, edit: impl Fn(&mut Value)) -> Change {
+    pub(super) fn edited(&self, edit: impl Fn(&mut Value)) -> Change {
         let mut value = self.value.clone();
         edit(&mut value);
         Change::line(&self.path, self.number, bytes(&value))
     }
 
-    fn message(&self) -> &Value {
+    pub(super) fn message(&self) -> &Value {
         &self.value["message"]
     }
 
@@ -72,7 +75,7 @@ impl Turn {
         self.reply.message()["type"] == kind
     }
 
-    fn boundaries(&self) -> &[Value] {
+    pub(super) fn boundaries(&self) -> &[Value] {
         self.reply.message()["boundaries"]
             .as_array()
             .map_or(&[], Vec::as_slice)
@@ -102,7 +105,8 @@ impl Turn {
     }
 }
 
-fn lines(evidence: &Evidence) -> Vec<At> {
+/// The lines of all exchanges.
+pub(super) fn lines(evidence: &Evidence) -> Vec<At> {
     let mut lines = Vec::new();
     for path in evidence
         .files
@@ -124,7 +128,7 @@ fn lines(evidence: &Evidence) -> Vec<At> {
 }
 
 /// The turns whose three lines follow each other, which they do.
-fn turns(lines: &[At]) -> Vec<Turn> {
+pub(super) fn turns(lines: &[At]) -> Vec<Turn> {
     let triples = lines.windows(3).filter_map(|lines| {
         let [case, reply, seen] = lines else {
             return None;
@@ -137,6 +141,15 @@ fn turns(lines: &[At]) -> Vec<Turn> {
         })
     });
     triples.collect()
+}
+
+/// Whether the newest analysis tells a failure of an answer.
+fn is_told(evidence: &Evidence, turn: &Turn) -> bool {
+    let path = turn.reply.path.trim_start_matches("bag/data/");
+    let at = format!(": {path}:{}: ", turn.reply.number + 1);
+    failures(evidence)
+        .iter()
+        .any(|failure| failure.contains(&at))
 }
 
 /// Every field of the first line of each kind.

@@ -79,6 +79,8 @@ impl Form {
             }
             let other = match inner {
                 Value::Object(_) => json!("tampered"),
+                // It may be an object, where it is not null.
+                Value::Null => json!(["tampered"]),
                 _ => json!({ "tampered": 1 }),
             };
             push(
@@ -188,6 +190,14 @@ pub(super) fn has_passed(evidence: &Evidence, gate: &str) -> bool {
     gate.is_some_and(|gate| gate.passed == Some(true))
 }
 
+/// The failures that the newest analysis tells.
+pub(super) fn failures(evidence: &Evidence) -> Vec<String> {
+    let path = newest_analysis(evidence);
+    let bytes = evidence.files.get(&path).unwrap_or_default();
+    let gates = Analysis::parse(bytes).map_or_else(|_| Vec::new(), |analysis| analysis.gates);
+    gates.into_iter().flat_map(|gate| gate.failures).collect()
+}
+
 /// The path of the newest analysis.
 pub(super) fn newest_analysis(evidence: &Evidence) -> String {
     let numbers = evidence.files.paths().filter_map(|path| {
@@ -224,7 +234,9 @@ fn run(is_run: bool) -> Form {
             "reason" => &["run.status"],
             "started.wall_ns" | "started.steady_ns" | "ended.wall_ns" | "ended.steady_ns"
             | "clock.forward_ns" | "clock.back_ns" => &["run.clock"],
-            "legs[].number" | "legs[].leg" | "legs[].device" | "legs[].status" => &["run.legs"],
+            "legs[].number" | "legs[].leg" | "legs[].device" => &["run.legs"],
+            // One that was cut short may be without its record, and only that.
+            "legs[].status" => &["run.legs", "record.missing"],
             _ => &[],
         }
     }

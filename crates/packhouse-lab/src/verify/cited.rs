@@ -2,6 +2,7 @@
 
 use super::analyses::{Beside, Stored};
 use super::{Evidence, Finding, Read};
+use crate::analysis::Status;
 use packhouse_bag::BAG_DIR;
 use packhouse_bag::dsse::Envelope;
 use packhouse_bag::seal::{Statement, envelope_name, seal_name};
@@ -141,6 +142,7 @@ pub(crate) fn ledger(
     for stored in &beside.stored {
         entry(evidence, &ledger, packet, stored, read, findings);
     }
+    words(&ledger, packet, read, findings);
     let cited = ledger
         .entries()
         .iter()
@@ -246,6 +248,33 @@ fn entry(
         if !before.any(|entry| entry.digest == head) || statement.lab != ledger.state().id() {
             let words = format!("ledger head {head}, lab {}", statement.lab);
             findings.push(Finding::new("seal.head", seal_name(number), words));
+        }
+    }
+}
+
+/// An abort is entered with the stage and the reason of the run's own record, all else without any.
+fn words(ledger: &Ledger, packet: Digest, read: &Read, findings: &mut Vec<Finding>) {
+    let told = match read.reading.run.as_ref() {
+        Some(run) if run.status == Status::Aborted => (run.stage, run.reason.as_deref()),
+        Some(_) => (None, Some("")),
+        None => return,
+    };
+    let (stage, Some(reason)) = told else {
+        return;
+    };
+    for entry in ledger.entries() {
+        let is_other = match &entry.act {
+            Act::Sealed(own) if own.packet == packet => {
+                (own.stage, own.reason.as_str()) != (stage, reason)
+            }
+            _ => false,
+        };
+        if is_other {
+            let words = format!(
+                "entry {} has another stage or reason than the run",
+                entry.index
+            );
+            findings.push(Finding::new("ledger.sealed", LEDGER, words));
         }
     }
 }

@@ -264,6 +264,7 @@ fn an_aborted_run_is_an_abort_whatever_its_rows_say_and_a_torn_line_counts_for_n
     run.status = Status::Aborted;
     run.stage = Some(packhouse_ledger::Stage::Leg);
     run.reason = Some("killed".to_owned());
+    run.legs[1].status = packhouse_lab::evidence::LegStatus::Broken;
     let mut payload = whole.files.below("bag").payload();
     payload.insert("run.json", run.render());
     let path = "legs/01/exchange.jsonl";

@@ -15,6 +15,7 @@ mod finishing;
 mod freezing;
 mod judges;
 mod known_before;
+mod losses;
 mod lost_packets;
 mod maker;
 mod markers;

@@ -270,7 +270,10 @@ pub(crate) fn sealed(payload: &Contents, packet: Digest, mut chain: Chain, kind:
             seal: Digest::of(&seal),
             number: 1,
             stage: (analysis.verdict == Verdict::Abort).then_some(packhouse_ledger::Stage::Leg),
-            reason: "as it was".to_owned(),
+            reason: match analysis.verdict {
+                Verdict::Abort => "as it was".to_owned(),
+                Verdict::Pass | Verdict::Fail => String::new(),
+            },
         });
         files.insert("seal-1.json", seal);
     }

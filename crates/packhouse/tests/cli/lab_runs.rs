@@ -259,13 +259,15 @@ impl World {
         self.done(&["verify", &text(&evidence), "--ledger", &text(&ledger)]);
     }
 
-    /// Of evidence that has no whole run, no copy is worse than it is.
-    fn makes_no_copies(&self, verdict: &str) {
+    /// Of evidence that did not pass too, each copy is rejected by both judges: what it would rather
+    /// be above all.
+    fn rejects_copies(&self, verdict: &str) {
         let output = self.output(&["verify", "example", "--tampers"]);
-        assert_eq!(output.status.code(), Some(3), "{}", said(&output));
         let words = said(&output);
-        let expected = format!("its verdict is {verdict}");
-        assert!(words.contains(&expected), "{words}");
+        assert_eq!(output.status.code(), Some(0), "{words}");
+        assert!(!words.contains("NOT REJECTED"), "{words}");
+        let wish = format!("{verdict} to pass: the whole analysis, and all that cites it agrees");
+        assert!(words.contains(&wish), "{words}");
     }
 
     /// The whole state as it is, to be gone back to.
@@ -426,7 +428,10 @@ fn what_a_lying_program_did_is_sealed_as_what_it_was() {
             assert!(all.contains(reason), "{lie}: {reason}: {all}");
         }
         world.verified();
-        world.makes_no_copies(verdict);
+        // One of each verdict: what they come by makes no others.
+        if !["Chatty", "Hangs"].contains(&lie) {
+            world.rejects_copies(verdict);
+        }
         world.run(3);
     }
 }
