@@ -164,7 +164,7 @@ fn unconsumed(lab: &Lab<'_>, packet: Digest) -> Result<(), RegisterError> {
         return Ok(());
     };
     match markers.find(packet) {
-        Ok(Found::Nothing | Found::Damaged { .. }) | Err(_) => Ok(()),
+        Ok(Found::Nothing) | Err(_) => Ok(()),
         Ok(Found::Marker(..) | Found::Damaged { .. }) => Err(RegisterError::Consumed {
             packet,
             marker: markers.path(packet),

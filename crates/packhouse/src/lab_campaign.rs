@@ -5,7 +5,7 @@ use crate::answer::Answer;
 use crate::failure::{Failure, quoted};
 use crate::lab::Place;
 use crate::lab_open::{Opened, unnoted, warned};
-use crate::lab_refused::{bytecode, of_markers};
+use crate::lab_refused::{UNASKED, bytecode, of_markers};
 use crate::{bar, files, hints};
 use packhouse_bag::key::PrivateKey;
 use packhouse_bagcheck::{Entry, Tree};
@@ -150,11 +150,14 @@ pub(crate) fn step_failed(place: &Place, named: &str, error: &CampaignError) -> 
             reason,
             ..
         }) => {
-            let failure = match bytecode(reason) {
-                Some(words) => failure.cause(words),
-                None => failure.cause("what is registered may not change: put it back"),
+            return match bytecode(reason) {
+                Some(words) => failure.cause(words).hint(place.hint("ledger verify")),
+                // Too many files or processes: nothing is known of what was registered.
+                None if reason.contains(UNASKED) => failure.hint("ulimit -a"),
+                None => failure
+                    .cause("what is registered may not change: put it back")
+                    .hint(place.hint("ledger verify")),
             };
-            return failure.hint(place.hint("ledger verify"));
         }
         CampaignError::Refused(Fault {
             stage: Stage::FileSystem,
@@ -275,3 +278,28 @@ fn read_key(path: &Path) -> Result<PrivateKey, Failure> {
 /// A key has some hundred bytes.
 const KEY_BYTES_MAX: usize = 64 << 10;
 const SOFTWARE: &str = concat!("packhouse ", env!("CARGO_PKG_VERSION"));
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Too many open files were told as a change of what is registered.
+    #[test]
+    fn a_loader_that_could_not_be_started_is_no_change_of_what_is_registered() {
+        let state = |_: &str| Some("/home/user".into());
+        let place = Place::at("/home/user/lab".into(), &state).expect("because it has a home");
+        let told = |reason: &str| {
+            let fault = Fault::new(Stage::Identities, reason);
+            step_failed(&place, "one", &CampaignError::Refused(fault)).to_string()
+        };
+        let unasked = told("/bin/x would not be loaded: /lib/ld.so can't be asked: too many files");
+        assert!(unasked.ends_with("\n\nhint: ulimit -a\n"), "{unasked}");
+        assert!(!unasked.contains("put it back"), "{unasked}");
+        let changed = told("not what was frozen: control: SHA-256 is another one");
+        assert!(changed.contains("put it back"), "{changed}");
+        assert!(
+            changed.contains("hint: packhouse lab ledger verify"),
+            "{changed}"
+        );
+    }
+}

@@ -69,7 +69,9 @@ pub(crate) fn execute(
     let place = Place::at(folder, lookup)?;
     let opened = Opened::at(&place, dir)?;
     let mut kept = templates(&opened.root).map_err(|error| {
-        Failure::new("cannot write the lab's documents", place.root.display()).because(&error)
+        Failure::new("cannot write the lab's documents", place.root.display())
+            .because(&error)
+            .hint(hints::of(&error, &place.root))
     })?;
     begin(&opened, &name)?;
     let mut told = told;

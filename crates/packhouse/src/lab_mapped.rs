@@ -61,6 +61,7 @@ fn has_numbers_of_its_own(path: &Path) -> bool {
 /// Errors where that can't be told: a file has no name any more or is hidden behind another one, a
 /// process sees other files than this one does, or left its family.
 pub(crate) fn by_family(pid: u32) -> Result<Vec<MappedFile>, String> {
+    are_own_numbers(&link(Path::new("/proc/self")).map_err(said)?)?;
     let mut mapped = of(pid)?;
     for process in offspring(pid)? {
         // It may be gone by now; that it had what is not frozen is not seen then.
@@ -73,6 +74,17 @@ pub(crate) fn by_family(pid: u32) -> Result<Vec<MappedFile>, String> {
     mapped.sort();
     mapped.dedup();
     Ok(mapped)
+}
+
+/// Whether the process files have this process under its own number: those of another namespace
+/// have somebody else under the number of a program.
+fn are_own_numbers(own: &Path) -> Result<(), String> {
+    match own == Path::new(&std::process::id().to_string()) {
+        true => Ok(()),
+        false => {
+            Err("/proc is of another process namespace: it has to be mounted in this one".into())
+        }
+    }
 }
 
 /// The executable files that one process has mapped.

@@ -17,9 +17,9 @@ use packhouse_ledger::state::{PacketState, Standing};
 use packhouse_ledger::writer::{Writer, WriterError};
 use packhouse_ledger::{Act, Heads, Ledger, LedgerError};
 use packhouse_store::folders::{Links, MakeModes, walk};
-use packhouse_store::root::Owners;
+use packhouse_store::root::{OpenError, Owners};
 use packhouse_sys::clock::{Clock as _, RealClock};
-use packhouse_sys::fs::{Dir, Fs as _};
+use packhouse_sys::fs::{Dir, Fs as _, FsError, FsErrorKind, Operation};
 use packhouse_sys::real::RealFs;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
@@ -338,10 +338,32 @@ impl Told {
 }
 
 fn not_ours(place: &Place, error: &(dyn std::error::Error + 'static)) -> Failure {
-    Failure::new(
-        "cannot use the folder of private state",
-        place.state.display(),
-    )
-    .because(error)
-    .hint(hints::of(error, &place.state))
+    let what = "cannot use the folder of private state";
+    let failure = Failure::new(what, place.state.display()).because(error);
+    let of_file = match (error.downcast_ref(), error.downcast_ref()) {
+        (Some(OpenError::Fs(error)), _) | (_, Some(HeadError::Fs(error))) => Some(error),
+        (_, _) => None,
+    };
+    match of_file {
+        Some(error) if is_shut(error) => elsewhere(failure),
+        Some(error) => failure.hint(hints::of(error, &place.state)),
+        None => failure.hint(hints::of(error, &place.state)),
+    }
+}
+
+/// Whether nothing can be made where the folder is to be: another home is needed, no other mode.
+fn is_shut(error: &FsError) -> bool {
+    let is_made = error.operation == Operation::MakeDir;
+    match error.kind {
+        FsErrorKind::ReadOnly => true,
+        FsErrorKind::Permission | FsErrorKind::NotFound => is_made,
+        _ => false,
+    }
+}
+
+/// Says how another folder of private state is given.
+pub(crate) fn elsewhere(failure: Failure) -> Failure {
+    failure
+        .cause("it is below XDG_STATE_HOME, and below HOME where that is not set")
+        .hint("export XDG_STATE_HOME=DIR")
 }

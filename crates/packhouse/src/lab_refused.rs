@@ -2,6 +2,7 @@
 
 use crate::failure::{Failure, quoted};
 use crate::lab::Place;
+use crate::lab_open::elsewhere;
 use packhouse_lab::freeze::{FreezeError, NotFrozen, Unfrozen};
 use packhouse_lab::world::{HostError, Mapped};
 use std::collections::BTreeSet;
@@ -52,6 +53,9 @@ pub(crate) fn of_freeze(failure: Failure, place: &Place, error: &FreezeError) ->
             HostError::Git { folder, .. } => failure
                 .because(error)
                 .hint(format!("git -C {} status", quoted(folder))),
+            HostError::NotLoaded { why, .. } if why.contains(UNASKED) => {
+                failure.because(error).hint("ulimit -a")
+            }
             HostError::NotLoaded { program, .. } => failure
                 .because(error)
                 .hint(format!("ldd {}", quoted(program))),
@@ -67,6 +71,9 @@ pub(crate) fn of_freeze(failure: Failure, place: &Place, error: &FreezeError) ->
         }
     }
 }
+
+/// What is said of a loader that could not be started, for too many files or processes are there.
+pub(crate) const UNASKED: &str = " can't be asked: ";
 
 /// What to do where Python wrote its bytecode into a frozen folder.
 pub(crate) fn bytecode(words: &str) -> Option<String> {
@@ -97,8 +104,15 @@ pub(crate) fn of_markers(failure: Failure, place: &Place, reason: &str) -> Failu
     if reason.contains("set XDG_STATE_HOME") {
         return failure.hint("export XDG_STATE_HOME=~/.local/state");
     }
-    match reason.contains("is not known to keep a marker") {
-        true => failure.hint(format!("stat -f {}", quoted(&state))),
+    let has = |words: &str| reason.contains(words);
+    if has("is not known to keep a marker") {
+        return elsewhere(failure.cause("a marker must outlast the machine's memory: on a disk"));
+    }
+    if has("no space left on device") || has("quota exceeded") {
+        return failure.hint(format!("df -h {}", quoted(&state)));
+    }
+    match has("(ulimit -f)") {
+        true => failure.hint("ulimit -f"),
         false => failure.hint(format!("ls -ld {}", quoted(&state))),
     }
 }

@@ -196,6 +196,10 @@ fn refused(opened: &Opened<'_>, experiment: &str, error: RegisterError) -> Failu
             .because(&fault)
             .cause(format!("reason code {}", fault.code()))
             .hint(place.hint("ledger ls")),
+        error @ RegisterError::Consumed { .. } => not()
+            .because(&error)
+            .cause("it was run by this user, of this or another lab, and a packet is run once")
+            .hint(place.hint(&format!("experiment new NEW-ID --from {experiment}"))),
         RegisterError::Write(error) => not().because(&error).hint(of_host(place)),
         RegisterError::Fs(error) => not().because(&error).hint(of_host(place)),
     }

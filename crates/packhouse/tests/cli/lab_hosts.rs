@@ -7,7 +7,8 @@
 
 use crate::sandbox::Sandbox;
 use serde_json::Value;
-use std::fs::{File, OpenOptions};
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
@@ -149,4 +150,137 @@ fn an_entry_is_told_as_made_where_its_head_can_not_be_noted() {
     assert_eq!(noted["entry"], 3, "{noted}");
     let warning = noted["warning"].as_str().expect("because it is told");
     holds(warning, &[head]);
+}
+
+/// Whoever runs this: nobody can make a folder below `/proc`.
+#[test]
+fn a_home_that_can_not_be_written_is_told_with_what_to_set() {
+    let lab = Lab::new();
+    for words in [
+        &["ledger", "verify"][..],
+        &["register", "example"],
+        &["state"],
+    ] {
+        let mut command = lab.command("lab", words);
+        command.env_remove("XDG_STATE_HOME").env("HOME", "/proc");
+        let path = "/proc/.local/state/packhouse";
+        let said = told(command, 3);
+        holds(&said, &["folder of private state: ", path]);
+        holds(
+            &said,
+            &["below XDG_STATE_HOME", "hint: export XDG_STATE_HOME=DIR"],
+        );
+    }
+}
+
+#[test]
+fn a_memory_that_keeps_no_marker_is_told_with_what_to_set() {
+    let lab = Lab::new();
+    let Ok(memory) = tempfile::tempdir_in("/dev/shm") else {
+        println!("NOT EXERCISED: there is no /dev/shm");
+        return;
+    };
+    lab.ends(&["register", "example", "--execute"], 0);
+    let mut command = lab.command("lab", &["rehearse", "example", "--execute"]);
+    command.env("XDG_STATE_HOME", memory.path());
+    let output = command.output().expect("because it can be started");
+    let said = both(&output);
+    if !said.contains("is on tmpfs") {
+        println!("NOT EXERCISED: /dev/shm is no tmpfs: {said}");
+        return;
+    }
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    holds(&said, &["on a disk", "hint: export XDG_STATE_HOME=DIR"]);
+}
+
+/// The packet of a lab that is begun anew is the one that was run in the lab before.
+#[test]
+fn a_packet_that_this_user_ran_is_not_registered_in_a_second_lab() {
+    let lab = Lab::new();
+    let plan = lab.json(&["register", "example"]);
+    let packet = plan["packet"].as_str().expect("because it is planned");
+    let markers = lab.path("state/packhouse/lab/markers");
+    let made = DirBuilder::new().mode(0o700).create(&markers);
+    made.expect("because it is ours");
+    let marker = markers.join(format!("{packet}.json"));
+    std::fs::write(&marker, "whatever has its name").expect("because it is ours");
+
+    lab.begin("second");
+    let path = marker.to_str().expect("because it is plain");
+    for words in [
+        &["register", "example"][..],
+        &["register", "example", "--execute"],
+    ] {
+        let said = told(lab.command("second", words), 3);
+        holds(&said, &["not registered: example", packet, path]);
+        let next = "hint: packhouse lab experiment new NEW-ID --from example";
+        holds(&said, &["a packet is run once", next]);
+    }
+    assert!(!lab.path("second/experiments/example/packet.json").exists());
+
+    // What is told to do helps.
+    let words = [
+        "experiment",
+        "new",
+        "again",
+        "--from",
+        "example",
+        "--execute",
+    ];
+    told(lab.command("second", &words), 0);
+    told(
+        lab.command("second", &["register", "again", "--execute"]),
+        0,
+    );
+}
+
+/// The numbers of its process files are others' there: a program could be taken for any of them.
+#[test]
+fn process_files_of_another_namespace_are_named_where_nothing_can_be_told() {
+    let lab = Lab::new();
+    lab.ends(&["register", "example", "--execute"], 0);
+    let own = lab.command("lab", &["rehearse", "example", "--execute"]);
+    let inside = |flags: &[&str], inner: &[&str]| {
+        let mut command = Command::new("unshare");
+        command.args(flags).args(["--pid", "--fork"]).args(inner);
+        command.current_dir(lab.path("lab")).env_clear();
+        let variables = own.get_envs();
+        command.envs(variables.filter_map(|(name, value)| Some((name, value?))));
+        command.output()
+    };
+    let can = |output: std::io::Result<Output>| output.is_ok_and(|one| one.status.success());
+    // Others' folders above the state folder would have no known owner in a namespace of users.
+    if !can(inside(&[], &["true"])) {
+        println!("NOT EXERCISED: no namespace of processes can be made here");
+        return;
+    }
+    let program = own.get_program().to_str().expect("because it is plain");
+    let words = ["lab", "rehearse", "example", "--execute"];
+    let output = inside(&[], &[&[program][..], &words].concat());
+    let output = output.expect("because it was started before");
+    let said = both(&output);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    holds(
+        &said,
+        &["identities: ", "/proc is of another process namespace"],
+    );
+}
+
+/// What is registered did not change: there is nothing to put back.
+#[test]
+fn a_loader_that_can_not_be_started_is_not_told_as_a_change() {
+    let lab = Lab::new();
+    let mut said = String::new();
+    // How many files are open until a loader is asked is no promise.
+    for limit in 14..32 {
+        let line = format!("ulimit -n {limit} && exec \"$0\" \"$@\"");
+        let mut command = lab.sandbox.shell(&line, &["lab", "register", "example"]);
+        command.current_dir(lab.path("lab"));
+        command.env("XDG_STATE_HOME", lab.path("state"));
+        said = both(&command.output().expect("because it can be started"));
+        if said.contains(" can't be asked: ") {
+            break;
+        }
+    }
+    holds(&said, &["would not be loaded", "hint: ulimit -a"]);
 }
