@@ -204,3 +204,29 @@ const COPIES: &str = "loaded";
 pub(crate) fn of_host(place: &Place) -> String {
     format!("df -h {}", quoted(&place.root))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A full disk under the markers was told with a command that lists a folder.
+    #[test]
+    fn what_keeps_a_marker_from_being_written_is_measured() {
+        let state = |_: &str| Some("/nosuch".into());
+        let place = Place::at("/nosuch/lab".into(), &state).expect("because it has a home");
+        let hint = |reason: &str| {
+            let failure = of_markers(Failure::new("not run", "one"), &place, reason).to_string();
+            let (_, hint) = failure.split_once("hint: ").expect("because it has one");
+            hint.trim_end().to_owned()
+        };
+        let lab = "/nosuch/packhouse/lab";
+        let full = hint("write /nosuch/x: no space left on device");
+        assert_eq!(full, format!("df -h {lab}"));
+        assert_eq!(hint("write x: quota exceeded"), format!("df -h {lab}"));
+        assert_eq!(
+            hint("write x: longer than a file may be here (ulimit -f)"),
+            "ulimit -f"
+        );
+        assert_eq!(hint("x has mode 0777, not 0700"), format!("ls -ld {lab}"));
+    }
+}

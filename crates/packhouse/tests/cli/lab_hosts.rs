@@ -152,6 +152,17 @@ fn an_entry_is_told_as_made_where_its_head_can_not_be_noted() {
     holds(warning, &[head]);
 }
 
+#[test]
+fn documents_that_can_not_be_written_are_told_with_what_is_in_the_way() {
+    let lab = Lab::new();
+    let folder = lab.path("third");
+    std::fs::create_dir(&folder).expect("because it is ours");
+    std::fs::write(folder.join("lanes"), "a file").expect("because it is ours");
+    let said = told(lab.command("", &["init", "third", "--execute"]), 3);
+    let listed = format!("hint: ls -ld {}", folder.join("lanes").display());
+    holds(&said, &["cannot write the lab's documents: ", &listed]);
+}
+
 /// Whoever runs this: nobody can make a folder below `/proc`.
 #[test]
 fn a_home_that_can_not_be_written_is_told_with_what_to_set() {
