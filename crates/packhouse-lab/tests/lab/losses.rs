@@ -332,3 +332,27 @@ fn without_a_ledger_the_rest_is_tried() {
     assert!(all.len() < others.len(), "{names:?}");
     assert!(all.iter().all(|(name, _)| !name.ends_with(ENTERED)));
 }
+
+/// Found beside the digest of the bag, which alone need not tell it.
+#[test]
+fn what_an_abort_does_not_excuse_is_found_by_both() {
+    let cases = [
+        (Manner::Dies, "programs[].treatment changed", "leg.program"),
+        (Manner::Swaps, ".bin.sha256 changed", "answer.digest"),
+        (Manner::Swaps, "leg.json removed", "record.missing"),
+        (Manner::Swaps, "exchange.jsonl removed", "record.missing"),
+    ];
+    for (manner, what, code) in cases {
+        let evidence = left_by(104, manner, PREREG);
+        assert_eq!(verdict(&evidence), Verdict::Abort);
+        let mut tampers = tampers(&evidence).into_iter();
+        let tamper = tampers.find(|tamper| tamper.name.ends_with(what));
+        let copy = tamper.expect("because it is made").apply(&evidence);
+        let own = OwnJudge(&RECIPES);
+        let judges: [&dyn Judge; 2] = [&own, &Second];
+        for judge in judges {
+            let codes = judge.codes(&copy);
+            assert!(codes.contains(code), "{what}: {}: {codes:?}", judge.name());
+        }
+    }
+}

@@ -77,10 +77,16 @@ fn ended(lost: &Lost<'_>, status: &str, analysed: &Change) -> Vec<Tamper> {
     }
     changes.push(analysed.clone());
     let what = format!("abort to {status}: the run's record and the analysis");
+    // Of the last case that was asked only the answer may be missing, and of a stopped run a
+    // session's end; its gates are judged then, and were not.
+    let codes: &[&'static str] = match is_complete {
+        true => &["rows.missing", "run.legs", "leg.end"],
+        false => &["rows.missing", "run.legs", "analysis.gate"],
+    };
     match lost.is_whole() {
         // Nothing is missing but its end, and that is what was put there.
         true => lost.whole(&what, &changes),
-        false => lost.wish(&what, &["rows.missing", "run.legs"], &changes),
+        false => lost.wish(&what, codes, &changes),
     }
 }
 
