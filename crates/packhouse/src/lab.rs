@@ -49,7 +49,11 @@ impl Place {
     pub(crate) fn find(given: Option<&Path>, lookup: Lookup<'_>) -> Result<Self, Failure> {
         let absolute = |path: &Path| {
             std::path::absolute(path).map_err(|error| {
-                Failure::usage("not a folder of a lab", path.display()).because(&error)
+                // No path is empty, so that this hangs on the folder that this process is in.
+                Failure::new("not a folder of a lab", path.display())
+                    .because(&error)
+                    .cause("the folder that this was started in is gone, or can't be looked up")
+                    .hint("packhouse lab state --lab DIR")
             })
         };
         let state = places::state(lookup)?;

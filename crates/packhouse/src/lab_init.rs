@@ -162,9 +162,14 @@ fn folder(args: &LabInitArgs, given: Option<&Path>) -> Result<PathBuf, Failure> 
     };
     let absolute = std::path::absolute(folder);
     let absolute = absolute.map_err(|error| unusable(folder, &error))?;
-    if absolute.symlink_metadata().is_ok() && crate::files::entries(&absolute).is_err() {
-        return Err(Failure::usage("not a folder", absolute.display())
-            .hint(format!("ls -ld {}", quoted(&absolute))));
+    if absolute.symlink_metadata().is_ok()
+        && let Err(error) = crate::files::entries(&absolute)
+    {
+        return Err(match error.kind() {
+            io::ErrorKind::NotADirectory => Failure::usage("not a folder", absolute.display())
+                .hint(format!("ls -ld {}", quoted(&absolute))),
+            _ => unusable(&absolute, &error),
+        });
     }
     Ok(absolute)
 }

@@ -295,3 +295,28 @@ fn a_loader_that_can_not_be_started_is_not_told_as_a_change() {
     }
     holds(&said, &["would not be loaded", "hint: ulimit -a"]);
 }
+
+/// A folder that was removed under who works in it is no mistake of the command line.
+#[test]
+fn a_folder_that_is_gone_or_can_not_be_entered_is_told_as_that() {
+    let lab = Lab::new();
+    let line = "mkdir gone && cd gone && rmdir ../gone && exec \"$0\" \"$@\"";
+    let mut command = lab.sandbox.shell(line, &["lab", "state"]);
+    command.env("XDG_STATE_HOME", lab.path("state"));
+    let said = told(command, 3);
+    holds(
+        &said,
+        &["started in is gone", "hint: packhouse lab state --lab DIR"],
+    );
+
+    // Whoever runs this: nobody can follow it.
+    let circle = lab.path("circle");
+    std::os::unix::fs::symlink(&circle, &circle).expect("because it is ours");
+    let said = told(lab.command("", &["init", "circle"]), 3);
+    holds(
+        &said,
+        &["cannot use the folder: ", "symbolic links", "hint: ls -ld "],
+    );
+    let file = told(lab.command("lab", &["init", "ledger.jsonl"]), 2);
+    holds(&file, &["not a folder: "]);
+}
