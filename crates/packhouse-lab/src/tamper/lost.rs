@@ -1,5 +1,5 @@
-//! What whoever lost would wish for: a fail or an abort that is told as something better. Each
-//! wish is tried alone, with the bag closed again, with seals that fit, and with a ledger that does.
+//! What whoever lost would wish for: a fail or an abort that is told as something better. Each is
+//! tried alone, the bag closed again, then with seals that fit, then with a ledger that does.
 //!
 //! - A wish that is left in the bag, or in what the bag gives, is found at each of these steps.
 //! - One that is complete in itself is found by the first that still tells of it, seal or ledger;

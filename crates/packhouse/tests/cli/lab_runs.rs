@@ -259,8 +259,8 @@ impl World {
         self.done(&["verify", &text(&evidence), "--ledger", &text(&ledger)]);
     }
 
-    /// Of evidence that did not pass too, each copy is rejected by both judges: what it would rather
-    /// be above all.
+    /// Of evidence that did not pass, each copy is rejected by both judges too: what it would be
+    /// rather above all.
     fn rejects_copies(&self, verdict: &str) {
         let output = self.output(&["verify", "example", "--tampers"]);
         let words = said(&output);
