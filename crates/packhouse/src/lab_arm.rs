@@ -2,7 +2,7 @@
 
 use crate::answer::Answer;
 use crate::failure::{Failure, quoted};
-use crate::lab::{LEDGER, Place};
+use crate::lab::Place;
 use crate::lab_open::{Opened, Told};
 use crate::lab_refused::{of_freeze, of_host, of_markers};
 use crate::lab_withdraw::not_withdrawn;
@@ -25,14 +25,10 @@ pub(crate) fn execute(args: &LabPacketArgs, place: &Place) -> Result<Answer, Fai
     }
     let mut writer = opened.writer()?;
     let (act, is_kept) = judged(&opened, writer.ledger(), &args.packet)?;
-    let mut told = told(&act, is_kept);
-    let entered = opened.append(&mut writer, act)?;
-    told.lines
-        .push(format!("{LEDGER}: entry {}", entered.index));
-    let mut answer = told.done();
+    let told = told(&act, is_kept);
     let run = place.hint(&format!("run {}", args.packet));
-    answer.text += &format!("next: {run}\n");
-    Ok(entered.told(answer))
+    let entered = opened.append(&mut writer, act)?;
+    Ok(entered.answer(told, Some(&run)))
 }
 
 fn judged(opened: &Opened<'_>, ledger: &Ledger, text: &str) -> Result<(Armed, bool), Failure> {

@@ -47,17 +47,15 @@ pub(crate) fn enter(
     let cut_bytes = writer.cut_bytes();
     opened.accepts(writer.ledger(), &act)?;
     let entered = opened.append(&mut writer, act)?;
-    let mut lines = vec![format!("{line} (entry {})", entered.index)];
+    let mut lines = vec![line];
     if cut_bytes > 0 {
         lines.push(format!(
             "cut off {cut_bytes} bytes of an append that was never reported"
         ));
     }
     let mut json = json;
-    json["entry"] = json!(entered.index);
     json["cut_bytes"] = json!(cut_bytes);
-    json["head"] = json!(writer.ledger().head().to_string());
-    Ok(entered.told(told(lines, json).done()))
+    Ok(entered.answer(told(lines, json), None))
 }
 
 /// What a reader says of a torn append.

@@ -30,7 +30,7 @@ pub(crate) fn execute(args: &LabLedgerVerifyArgs, place: &Place) -> Result<Answe
     let opened = Opened::of(place)?;
     let mut report = Report::default();
     // Before the ledger is read: a run that begins meanwhile is in the ledger before its evidence.
-    let had = folders_with_evidence(&place.root)?;
+    let had = evidence(&place.root)?;
     let bytes = opened.root.read_small(LEDGER_FILE, LEDGER_BYTES_MAX);
     let bytes = bytes.map_err(|error| opened.refused(&error))?;
     for found in packhouse_bagcheck::check_ledger(&bytes).findings {
@@ -70,24 +70,27 @@ pub(crate) fn execute(args: &LabLedgerVerifyArgs, place: &Place) -> Result<Answe
     Ok(report.answer())
 }
 
-/// The names of what is in the lab's folder of evidence with anything in it.
-fn folders_with_evidence(root: &Path) -> Result<BTreeSet<PathBuf>, Failure> {
-    let unread = |path: &Path, error: &io::Error| {
-        Failure::new("cannot read evidence", path.display()).because(error)
-    };
-    let mut had = BTreeSet::new();
+/// What is in the lab's folder of evidence with anything in it, or with what nobody can tell.
+fn evidence(root: &Path) -> Result<BTreeSet<PathBuf>, Failure> {
     let home = root.join("evidence");
-    for path in files::entries(&home).map_err(|error| unread(&home, &error))? {
-        match files::entries(&path) {
-            Ok(below) if below.is_empty() => continue,
-            Ok(_) => {}
-            // Something in the place of a folder.
-            Err(error) if error.kind() == io::ErrorKind::NotADirectory => {}
-            Err(error) => return Err(unread(&path, &error)),
-        }
-        had.extend(path.file_name().map(PathBuf::from));
+    let paths = files::entries(&home).map_err(|error| unread(&home, &error))?;
+    let may_have = |path: &PathBuf| !matches!(has_any(path), Ok(false));
+    Ok(paths.into_iter().filter(may_have).collect())
+}
+
+/// Whether a path has anything in it, or is itself something in the place of a folder.
+fn has_any(path: &Path) -> io::Result<bool> {
+    match files::entries(path) {
+        Ok(below) => Ok(!below.is_empty()),
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => Ok(true),
+        Err(error) => Err(error),
     }
-    Ok(had)
+}
+
+fn unread(path: &Path, error: &io::Error) -> Failure {
+    Failure::new("cannot read evidence", path.display())
+        .because(error)
+        .hint(hints::of(error, path))
 }
 
 /// What is not as the ledger says, and how much was looked at.
@@ -197,21 +200,32 @@ impl Report {
                 | Standing::Reviewed
                 | Standing::Armed => {
                     if ledger.spent(*packet).is_none() {
-                        self.not_run(had, *packet, "was not run");
+                        self.not_run((root, had), *packet, "was not run")?;
                     }
                 }
-                Standing::Withdrawn => self.not_run(had, *packet, "was withdrawn before one"),
+                Standing::Withdrawn => {
+                    self.not_run((root, had), *packet, "was withdrawn before one")?;
+                }
             }
         }
         Ok(())
     }
 
-    /// There is no evidence of a packet that was not run.
-    fn not_run(&mut self, had: &BTreeSet<PathBuf>, packet: Digest, why: &str) {
-        if had.contains(Path::new(&packet.to_string())) {
+    /// There is no evidence of a packet that was not run: neither before the ledger was read nor
+    /// after it, for a run that is released meanwhile takes its bag away.
+    fn not_run(
+        &mut self,
+        (root, had): (&Path, &BTreeSet<PathBuf>),
+        packet: Digest,
+        why: &str,
+    ) -> Result<(), Failure> {
+        let folder = format!("evidence/{packet}");
+        let path = root.join(&folder);
+        if had.contains(&path) && has_any(&path).map_err(|error| unread(&path, &error))? {
             let words = format!("is of a run, and the ledger says that the packet {why}");
-            self.find("ledger.evidence", &format!("evidence/{packet}"), words);
+            self.find("ledger.evidence", &folder, words);
         }
+        Ok(())
     }
 
     fn packet(
@@ -230,9 +244,8 @@ impl Report {
             self.find("ledger.evidence", &folder, "not there");
             return Ok(());
         }
-        let tree = packhouse_bagcheck::read(&path).map_err(|error| {
-            Failure::new("cannot read evidence", path.display()).because(&error)
-        })?;
+        let tree =
+            packhouse_bagcheck::read(&path).map_err(|error| unread(&error.path, &error.cause))?;
         let bag = state
             .bag
             .map(|digest| ("bag/tagmanifest-sha256.txt".to_owned(), digest));
@@ -376,5 +389,22 @@ fn file(path: &Path, max: u64) -> Result<Option<Vec<u8>>, Failure> {
         Err(error) => Err(Failure::new("cannot read", path.display())
             .because(&error)
             .hint(hints::of(&error, path))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A run that is released between two looks was told as one that the ledger denies.
+    #[test]
+    fn a_bag_that_went_away_meanwhile_is_no_contradiction() {
+        let root = tempfile::tempdir().expect("because tests have a temporary folder");
+        let root = root.path();
+        let packet = Digest::of(b"a packet");
+        let had = BTreeSet::from([root.join(format!("evidence/{packet}"))]);
+        let mut report = Report::default();
+        let told = report.not_run((root, &had), packet, "was not run");
+        assert!(told.is_ok() && report.findings.is_empty());
     }
 }

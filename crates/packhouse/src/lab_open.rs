@@ -121,6 +121,7 @@ impl<'a> Opened<'a> {
         let index = entry.map_err(|error| self.not_appended(&error))?.index;
         Ok(Entered {
             index,
+            head: writer.ledger().head(),
             unnoted: unnoted(self.place, writer),
         })
     }
@@ -240,14 +241,23 @@ fn said(act: &Act) -> String {
 /// An entry of the ledger that was made by this command.
 pub(crate) struct Entered {
     /// Its number.
-    pub(crate) index: u64,
+    index: u64,
+    /// The ledger's head with it.
+    head: Digest,
     /// Why this user's memory does not have it, where it has not.
     unnoted: Option<Failure>,
 }
 
 impl Entered {
-    /// An answer to what was done, and after it why the head is not noted.
-    pub(crate) fn told(&self, answer: Answer) -> Answer {
+    /// The answer to what was done, with its entry, the next act and why the head is not noted.
+    pub(crate) fn answer(&self, mut told: Told, next: Option<&str>) -> Answer {
+        told.lines.push(format!("{LEDGER}: entry {}", self.index));
+        told.json["entry"] = json!(self.index);
+        told.json["head"] = json!(self.head.to_string());
+        let mut answer = told.done();
+        if let Some(next) = next {
+            answer.text += &format!("next: {next}\n");
+        }
         warned(answer, self.unnoted.as_ref())
     }
 }
@@ -269,8 +279,9 @@ pub(crate) fn unnoted(place: &Place, writer: &Writer) -> Option<Failure> {
 /// An answer that stays what it is, with a failure that took nothing from it.
 pub(crate) fn warned(mut answer: Answer, failure: Option<&Failure>) -> Answer {
     if let Some(failure) = failure {
-        let _ = write!(answer.text, "{failure}");
-        answer.json["warning"] = json!(failure.headline());
+        let words = failure.to_string().replacen("error: ", "warning: ", 1);
+        answer.text += &words;
+        answer.json["warning"] = json!(words.trim_end());
     }
     answer
 }

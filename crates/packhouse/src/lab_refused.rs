@@ -5,6 +5,7 @@ use crate::lab::Place;
 use crate::lab_open::elsewhere;
 use packhouse_lab::freeze::{FreezeError, NotFrozen, Unfrozen};
 use packhouse_lab::world::{HostError, Mapped};
+use packhouse_sys::fs::FsErrorKind;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs::Metadata;
@@ -108,10 +109,11 @@ pub(crate) fn of_markers(failure: Failure, place: &Place, reason: &str) -> Failu
     if has("is not known to keep a marker") {
         return elsewhere(failure.cause("a marker must outlast the machine's memory: on a disk"));
     }
-    if has("no space left on device") || has("quota exceeded") {
+    let is = |kind: FsErrorKind| has(&kind.to_string());
+    if is(FsErrorKind::NoSpace) || is(FsErrorKind::Quota) {
         return failure.hint(format!("df -h {}", quoted(&state)));
     }
-    match has("(ulimit -f)") {
+    match is(FsErrorKind::TooLarge) {
         true => failure.hint("ulimit -f"),
         false => failure.hint(format!("ls -ld {}", quoted(&state))),
     }

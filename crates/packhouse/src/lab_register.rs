@@ -36,13 +36,8 @@ pub(crate) fn execute(args: &LabRegisterArgs, place: &Place) -> Result<Answer, F
     let plan = plan.map_err(refused)?;
     register::write(&lab, &plan).map_err(refused)?;
     let entered = opened.append(&mut writer, plan.act.clone())?;
-    let mut told = told(&plan, &place.root);
-    told.lines
-        .push(format!("{}: entry {}", crate::lab::LEDGER, entered.index));
-    let mut answer = told.done();
     let rehearse = place.hint(&format!("rehearse {} --execute", args.experiment));
-    answer.text += &format!("next: {rehearse}\n");
-    Ok(entered.told(answer))
+    Ok(entered.answer(told(&plan, &place.root), Some(&rehearse)))
 }
 
 fn told(plan: &Registration, root: &Path) -> Told {

@@ -2,7 +2,7 @@
 
 use crate::answer::Answer;
 use crate::failure::{Failure, quoted};
-use crate::lab::{LEDGER, Place};
+use crate::lab::Place;
 use crate::lab_open::{Opened, Told};
 use crate::lab_withdraw::not_withdrawn;
 use crate::lab_words::{LabReviewArgs, LabReviewVerdict};
@@ -29,16 +29,11 @@ pub(crate) fn execute(args: &LabReviewArgs, place: &Place) -> Result<Answer, Fai
     }
     let mut writer = opened.writer()?;
     let act = word(&opened, writer.ledger(), args)?;
-    let mut told = told(&act);
+    let told = told(&act);
+    let arm = (args.verdict == LabReviewVerdict::Approve)
+        .then(|| place.hint(&format!("arm {} --execute", args.packet)));
     let entered = opened.append(&mut writer, act)?;
-    told.lines
-        .push(format!("{LEDGER}: entry {}", entered.index));
-    let mut answer = told.done();
-    if args.verdict == LabReviewVerdict::Approve {
-        let arm = place.hint(&format!("arm {} --execute", args.packet));
-        answer.text += &format!("next: {arm}\n");
-    }
-    Ok(entered.told(answer))
+    Ok(entered.answer(told, arm.as_deref()))
 }
 
 fn word(opened: &Opened<'_>, ledger: &Ledger, args: &LabReviewArgs) -> Result<Reviewed, Failure> {

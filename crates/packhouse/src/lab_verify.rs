@@ -1,7 +1,7 @@
 //! `lab verify`: evidence, judged by the second implementation and by our own analyzer.
 //!
 //! Invariants: the answer is no as soon as one thing does not hold, and all of them are listed;
-//! what can't be read is no answer; nothing is written. A candidate that failed is no reason
+//! what can't be read, or is still written, is no answer; nothing is written. A candidate that failed is no reason
 //! against its evidence.
 
 use crate::answer::{Answer, Column, table};
@@ -12,12 +12,14 @@ use crate::lab::LEDGER;
 use crate::lab_open::counted;
 use crate::lab_unequal;
 use crate::lab_words::LabVerifyArgs;
-use packhouse_bag::BAG_DIR;
+use packhouse_bag::{BAG_DIR, OPEN_DIR};
 use packhouse_bagcheck::{Finding, PublicKey, ReadError, Report, Tree};
+use packhouse_base::digest::Digest;
 use packhouse_base::shown::Shown;
-use packhouse_lab::Analysis;
 use packhouse_lab::recipes::Recipes;
 use packhouse_lab::unequal::Unequal;
+use packhouse_lab::{Analysis, DOCUMENT_BYTES_MAX};
+use packhouse_ledger::state::Standing;
 use packhouse_ledger::{LEDGER_BYTES_MAX, Ledger};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
@@ -27,7 +29,7 @@ use std::path::{Path, PathBuf};
 pub(crate) fn execute(args: &LabVerifyArgs, lab: Option<&Path>) -> Result<Answer, Failure> {
     let path = place(&args.path, lab)?;
     let root = lab_of(&path, lab);
-    let (ledger, about) = match (&args.ledger, root) {
+    let (ledger, about) = match (&args.ledger, &root) {
         (Some(ledger), _) => (Some(ledger.clone()), None),
         (None, Some(root)) if !args.no_ledger => (Some(root.join(LEDGER)), None),
         (None, _) => (
@@ -38,6 +40,8 @@ pub(crate) fn execute(args: &LabVerifyArgs, lab: Option<&Path>) -> Result<Answer
     let ledger = ledger.map(|ledger| bytes(&ledger, LEDGER_BYTES_MAX));
     let ledger = ledger.transpose()?;
     let key = args.public_key.as_deref().map(public_key).transpose()?;
+    // After the ledger is read: a bag that it says is closed was closed before.
+    demand_closed(&path, root.as_deref(), ledger.as_deref())?;
     let tree = tree(&path)?;
     if args.tampers {
         crate::lab_tampers::demand_folder(&path, &tree)?;
@@ -68,6 +72,55 @@ pub(crate) fn execute(args: &LabVerifyArgs, lab: Option<&Path>) -> Result<Answer
         answer.json["unequal"] = lab_unequal::document(&unequal);
     }
     Ok(answer)
+}
+
+/// Demands evidence that is written to its end: an open bag is that of a run that goes on or was
+/// killed, and nobody can judge it yet. What the ledger says is closed is judged as it is.
+fn demand_closed(path: &Path, root: Option<&Path>, ledger: Option<&[u8]>) -> Result<(), Failure> {
+    let Some(open) = open_bag(path) else {
+        return Ok(());
+    };
+    let packet = read_at_most(&open.join("data/packet.json"), DOCUMENT_BYTES_MAX);
+    let ledger = ledger.and_then(|bytes| Ledger::parse(bytes).ok());
+    let state = packet.ok().zip(ledger).and_then(|(packet, ledger)| {
+        let state = ledger.state().packets().get(&Digest::of(&packet))?;
+        Some((state.standing, state.experiment.to_string()))
+    });
+    let act = match state {
+        Some((Standing::Nonce | Standing::Consumed, experiment)) => format!("seal {experiment}"),
+        Some((
+            Standing::Closed | Standing::SealedPass | Standing::SealedFail | Standing::SealedAbort,
+            _,
+        )) => return Ok(()),
+        Some((
+            Standing::Registered
+            | Standing::Rehearsed
+            | Standing::Reviewed
+            | Standing::Armed
+            | Standing::Withdrawn,
+            _,
+        ))
+        | None => "state --live".to_owned(),
+    };
+    let lab = root.map_or_else(|| "DIR".to_owned(), quoted);
+    Err(Failure::new("not verified: an open bag", open.display())
+        .cause("it is not closed: its run goes on, or was killed and is not finished")
+        .hint(format!("packhouse lab {act} --lab {lab}")))
+}
+
+/// The open bag that a path is, or that lies there alone (`docs/format/bag.md`).
+fn open_bag(path: &Path) -> Option<PathBuf> {
+    if path.file_name().is_some_and(|name| name == OPEN_DIR) {
+        return is_folder(path).then(|| path.to_owned());
+    }
+    let beside = crate::files::entries(path).ok()?;
+    let is_alone = beside.iter().all(|path| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        name != BAG_DIR && !name.starts_with("analysis-") && !name.starts_with("seal-")
+    });
+    let open = path.join(OPEN_DIR);
+    let is_open = open.symlink_metadata().is_ok_and(|entry| entry.is_dir());
+    (is_alone && is_open).then_some(open)
 }
 
 /// Where tensors are other ones, by the first analysis of a packet's evidence.

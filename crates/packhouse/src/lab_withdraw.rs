@@ -6,7 +6,7 @@
 use crate::answer::Answer;
 use crate::failure::{Failure, quoted};
 use crate::hints;
-use crate::lab::{LEDGER, Place};
+use crate::lab::Place;
 use crate::lab_enter::torn;
 use crate::lab_open::{Opened, Told, stands};
 use crate::lab_refused::of_markers;
@@ -47,15 +47,9 @@ pub(crate) fn execute(args: &LabWithdrawArgs, place: &Place) -> Result<Answer, F
     let act = judged(&opened, writer.ledger(), (packet, args))?;
     let state = opened.standing(writer.ledger(), packet)?;
     let another = place.hint(&another(state));
-    let mut told = told(state, &act);
+    let told = told(state, &act);
     let entered = opened.append(&mut writer, act)?;
-    told.lines
-        .push(format!("{LEDGER}: entry {}", entered.index));
-    told.json["entry"] = json!(entered.index);
-    told.json["head"] = json!(writer.ledger().head().to_string());
-    let mut answer = told.done();
-    answer.text += &format!("next: {another}\n");
-    Ok(entered.told(answer))
+    Ok(entered.answer(told, Some(&another)))
 }
 
 /// Refuses what can't follow a withdrawal, by its entry.

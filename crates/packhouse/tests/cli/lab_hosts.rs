@@ -10,7 +10,7 @@ use serde_json::Value;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 /// A lab on a disk, with its example lane open.
 struct Lab {
@@ -112,6 +112,7 @@ fn a_stderr_that_is_full_keeps_nothing_from_being_entered() {
     let full = OpenOptions::new().write(true).open("/dev/full");
     let mut command = lab.command("lab", &["register", "example", "--execute"]);
     command.stderr(full.expect("because Linux has it"));
+    command.stdout(Stdio::null());
     let status = command.status().expect("because it can be started");
     assert_eq!(status.code(), Some(0));
     holds(
@@ -134,8 +135,14 @@ fn an_entry_is_told_as_made_where_its_head_can_not_be_noted() {
 
     let said = lab.ends(&["register", "example", "--execute"], 0);
     let head = "the entry is in the ledger, but its head was not noted";
-    holds(&said, &["ledger.jsonl: entry 2", head, "next: ", "hint: "]);
-    assert!(!said.contains("nothing was appended"), "{said}");
+    let warning = format!("warning: {head}");
+    holds(
+        &said,
+        &["ledger.jsonl: entry 2", &warning, "next: ", "hint: "],
+    );
+    for text in ["nothing was appended", "error: "] {
+        assert!(!said.contains(text), "{said}");
+    }
     // Nothing else is done until it can be, and what is in the way is named.
     let behind = lab.ends(&["ledger", "note", "seen", "--execute"], 3);
     let listed = format!("hint: ls -ld {}", new.display());
@@ -149,7 +156,8 @@ fn an_entry_is_told_as_made_where_its_head_can_not_be_noted() {
     let noted = lab.json(&["ledger", "note", "seen", "--execute"]);
     assert_eq!(noted["entry"], 3, "{noted}");
     let warning = noted["warning"].as_str().expect("because it is told");
-    holds(warning, &[head]);
+    // Programs are told why, too.
+    holds(warning, &["warning: ", head, "\ncause: ", &listed]);
 }
 
 #[test]
@@ -161,6 +169,25 @@ fn documents_that_can_not_be_written_are_told_with_what_is_in_the_way() {
     let said = told(lab.command("", &["init", "third", "--execute"]), 3);
     let listed = format!("hint: ls -ld {}", folder.join("lanes").display());
     holds(&said, &["cannot write the lab's documents: ", &listed]);
+}
+
+/// What is of no packet is nobody's to enter; whoever runs this: nobody can follow a circle.
+#[test]
+fn what_lies_beside_evidence_and_can_not_be_entered_is_passed_over() {
+    let lab = Lab::new();
+    let entered = lab.json(&["register", "example", "--execute"]);
+    let packet = entered["packet"].as_str();
+    let evidence = lab.path("lab/evidence");
+    std::fs::create_dir_all(&evidence).expect("because it is ours");
+    let circle = evidence.join("circle");
+    std::os::unix::fs::symlink(&circle, &circle).expect("because it is ours");
+    lab.ends(&["ledger", "verify"], 0);
+
+    // Of a packet's own nobody could tell that it has no evidence.
+    let own = evidence.join(packet.expect("because it is registered"));
+    std::os::unix::fs::symlink(&circle, &own).expect("because it is ours");
+    let said = lab.ends(&["ledger", "verify"], 3);
+    holds(&said, &["cannot read evidence: ", "hint: ls -ld "]);
 }
 
 /// Whoever runs this: nobody can make a folder below `/proc`.
@@ -239,10 +266,10 @@ fn a_packet_that_this_user_ran_is_not_registered_in_a_second_lab() {
         "--execute",
     ];
     told(lab.command("second", &words), 0);
-    told(
-        lab.command("second", &["register", "again", "--execute"]),
-        0,
-    );
+    let mut command = lab.command("second", &["register", "again", "--execute"]);
+    command.arg("--json");
+    // Programs learn the entry of each act, as they do of a run.
+    holds(&told(command, 0), &["\"entry\": 2,", "\"head\": \""]);
 }
 
 /// The numbers of its process files are others' there: a program could be taken for any of them.

@@ -391,6 +391,66 @@ fn evidence_beside_a_spent_packet_is_another_run_s() {
     world.said(&["ledger", "verify"], 0);
 }
 
+/// An open bag is neither good nor bad evidence: it is not there yet, or for `lab seal`. Where the
+/// ledger says that it was closed it can't be open.
+#[test]
+fn an_open_bag_is_judged_only_where_the_ledger_says_that_it_was_closed() {
+    let world = World::registered(&[]);
+    let packet = world.packet();
+    let folder = world.0.path(&format!("lab/evidence/{packet}"));
+    let data = folder.join("bag.open/data");
+    std::fs::create_dir_all(&data).expect("because it is ours");
+    let frozen = world.0.path("lab/experiments/example/packet.json");
+    std::fs::copy(frozen, data.join("packet.json")).expect("because it is registered");
+    let lab = world.0.path("lab").display().to_string();
+    let evidence = folder.display().to_string();
+    let open = format!("{evidence}/bag.open");
+    let untold = |words: &[&str], next: &str| {
+        let said = world.said(&[&["verify"], words].concat(), 3);
+        let first = format!("error: not verified: an open bag: {open}\n");
+        assert!(said.starts_with(&first), "{said}");
+        assert!(
+            said.ends_with(&format!("\n\nhint: packhouse lab {next} --lab {lab}\n")),
+            "{said}"
+        );
+    };
+    untold(&[&evidence], "state --live");
+    world.append(rehearsed(packet, true, None));
+    world.append(packhouse_ledger::act::Armed {
+        packet,
+        rehearsal: 3,
+        reviews: Vec::new(),
+    });
+    world.append(Nonce {
+        packet,
+        nonce: some(4),
+        markers: None,
+    });
+    untold(&[&evidence], "seal example");
+    untold(&[&open], "seal example");
+    untold(&["example", "--tampers"], "seal example");
+    untold(&[&evidence, "--no-ledger"], "state --live");
+    world.append(Consumed {
+        packet,
+        nonce: some(4),
+        marker: some(6),
+    });
+    untold(&["example"], "seal example");
+    world.append(Closed {
+        packet,
+        bag: some(7),
+    });
+    let judged = world.said(&["verify", &evidence], 1);
+    assert!(judged.contains("NOT valid: "), "{judged}");
+
+    // What was made of a closed bag is judged without it.
+    let without = ["verify", &evidence, "--no-ledger"];
+    std::fs::create_dir(folder.join("analysis-1")).expect("because it is ours");
+    std::fs::write(folder.join("analysis-1/analysis.json"), "{}").expect("because it is ours");
+    let judged = world.said(&without, 1);
+    assert!(judged.contains("NOT valid: "), "{judged}");
+}
+
 /// The list of experiments and the state have one word and one next act for a packet.
 fn listed_alike(world: &World) {
     let state = &world.json(&["state"])["packets"][0];
