@@ -768,7 +768,7 @@ fn processes_of_another_namespace_are_refused_until_nobody_has_the_run() {
 fn a_keeper_that_stays_is_ended_last() {
     let world = World::with(&[]);
     let mut keeper = Command::new("sleep");
-    let keeper = Started::new(keeper.arg("60").env(KEEPER_VARIABLE, "/run"));
+    let keeper = Started::new(keeper.arg("600").env(KEEPER_VARIABLE, "/run"));
     wait_for_program(keeper.0.id(), "sleep");
     world.launched(world.key("main"), Some(keeper.key()));
     let stopped = world.stop().expect("because SIGKILL ends all");
