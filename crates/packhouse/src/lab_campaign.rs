@@ -23,7 +23,7 @@ use packhouse_ledger::{Stage, Writer, WriterError};
 use packhouse_sys::fs::{Dir, Fs as _, FsErrorKind};
 use packhouse_sys::real::RealFs;
 use packhouse_sys::signal;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::Path;
@@ -76,9 +76,14 @@ impl<'a> Prepared<'a> {
         sweep(&self.sessions.exchange, RealFs.effective_uid());
     }
 
-    /// Notes the ledger's head as the one that this user saw last. What was done is told whatever
-    /// becomes of that: the verdict first, then why the head is not noted.
-    pub(crate) fn remembered(&self, writer: &Writer, answer: Answer) -> Answer {
+    /// Names the newest entry for programs, and notes the ledger's head as the one that this user
+    /// saw last. What was done is told whatever becomes of that: the verdict first, then why the
+    /// head is not noted.
+    pub(crate) fn remembered(&self, writer: &Writer, mut answer: Answer) -> Answer {
+        let ledger = writer.ledger();
+        let newest = ledger.entries().last().map(|entry| entry.index);
+        answer.json["entry"] = json!(newest);
+        answer.json["head"] = json!(ledger.head().to_string());
         warned(answer, unnoted(self.place, writer).as_ref())
     }
 }
@@ -233,11 +238,6 @@ pub(crate) fn gates_document(analysis: &Analysis) -> Value {
     let document = serde_json::from_slice(&analysis.render());
     let mut document: Value = document.expect("because it was rendered from JSON");
     document["gates"].take()
-}
-
-/// The number of the ledger's newest entry.
-pub(crate) fn newest(writer: &Writer) -> Option<u64> {
-    writer.ledger().entries().last().map(|entry| entry.index)
 }
 
 /// The folder that programs' files are made in: of the user's private state, where whatever a kill

@@ -6,7 +6,6 @@ use crate::lab::Place;
 use crate::lab_campaign::{Prepared, SecondJudge, gates, gates_document, step_failed};
 use crate::lab_open::{Opened, Told};
 use crate::lab_refused::{bytecode, freezing};
-use crate::lab_run::entered;
 use crate::lab_unequal;
 use crate::lab_withdraw::not_withdrawn;
 use crate::lab_words::LabPacketArgs;
@@ -50,7 +49,7 @@ pub(crate) fn execute(args: &LabPacketArgs, place: &Place) -> Result<Answer, Fai
         answer.text += &lab_unequal::lines(&unequal);
         answer.json["unequal"] = lab_unequal::document(&unequal);
     }
-    Ok(prepared.remembered(&writer, entered(answer, &writer)))
+    Ok(prepared.remembered(&writer, answer))
 }
 
 /// Why a packet is not rehearsed: nothing is entered.

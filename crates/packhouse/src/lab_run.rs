@@ -3,7 +3,7 @@
 use crate::answer::Answer;
 use crate::failure::{Exit, Failure};
 use crate::lab::Place;
-use crate::lab_campaign::{Prepared, gates, gates_document, newest, step_failed};
+use crate::lab_campaign::{Prepared, gates, gates_document, step_failed};
 use crate::lab_open::{Opened, Told, stands, with_key};
 use crate::lab_refused::freezing;
 use crate::lab_unequal;
@@ -20,7 +20,7 @@ use packhouse_lab::recovery::{Recovered, recover};
 use packhouse_ledger::act::is_spent;
 use packhouse_ledger::page::told_releases;
 use packhouse_ledger::state::Standing;
-use packhouse_ledger::{Ledger, Writer, WriterError};
+use packhouse_ledger::{Ledger, WriterError};
 use packhouse_sys::fs::Dir;
 use serde_json::json;
 use std::fmt::Write as _;
@@ -59,7 +59,7 @@ pub(crate) fn execute(args: &LabRunArgs, place: &Place) -> Result<Answer, Failur
         }
     };
     let answer = releases(answer, writer.ledger(), packet);
-    Ok(prepared.remembered(&writer, entered(answer, &writer)))
+    Ok(prepared.remembered(&writer, answer))
 }
 
 /// An answer with how often the packet was released, and why: a run that was given up again and
@@ -70,12 +70,6 @@ fn releases(mut answer: Answer, ledger: &Ledger, packet: Digest) -> Answer {
         let _ = writeln!(answer.text, "released so far: {}", Shown(told));
     }
     answer.json["released_so_far"] = json!(told);
-    answer
-}
-
-/// An answer with the number of the entry that what came of it is in.
-pub(crate) fn entered(mut answer: Answer, writer: &Writer) -> Answer {
-    answer.json["entry"] = json!(newest(writer));
     answer
 }
 

@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::lab::Place;
 use crate::lab_campaign::{Prepared, step_failed};
 use crate::lab_open::{Opened, stands};
-use crate::lab_run::{entered, plan, released, sealed, to_be_sealed};
+use crate::lab_run::{plan, released, sealed, to_be_sealed};
 use crate::lab_withdraw::not_withdrawn;
 use crate::lab_words::LabRunArgs;
 use packhouse_base::Blame;
@@ -42,7 +42,7 @@ pub(crate) fn execute(args: &LabRunArgs, place: &Place) -> Result<Answer, Failur
         Recovered::Released(fault) => released(args, place, packet, &fault),
         Recovered::Nothing(standing) => return Err(nothing(args, place, packet, standing)),
     };
-    Ok(prepared.remembered(&writer, entered(answer, &writer)))
+    Ok(prepared.remembered(&writer, answer))
 }
 
 /// Why what a run left is not finished: to be tried again, where it could not be written.

@@ -236,7 +236,10 @@ fn another_analyzer(lab: &Lab, path: &str, ledger: &str) {
     assert_eq!(again["verdict"], "pass");
     let verified = lab.json(&["verify", path, "--ledger", ledger], 0);
     assert_eq!(verified["findings"], serde_json::json!([]));
-    lab.ends(&["ledger", "verify"], 0);
+    let whole = lab.json(&["ledger", "verify"], 0);
+    assert_eq!(again["head"], whole["head"]);
+    let entries = whole["checked"]["entries"].as_u64();
+    assert_eq!(again["entry"].as_u64().map(|index| index + 1), entries);
 }
 
 /// A wrong candidate is made right: one bit of a tensor that a drawn fixture expects, and of the
