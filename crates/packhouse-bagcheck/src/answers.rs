@@ -15,14 +15,22 @@ pub(crate) struct Asked<'a> {
     pub(crate) hello: &'a Hello,
     /// What was seen afterwards.
     pub(crate) seen: Option<&'a Seen>,
+    /// Whether the bytes of all outputs that were seen are in the bag.
+    pub(crate) is_kept: bool,
     /// The controller's own span from asking to the answer.
     pub(crate) span_ns: u64,
 }
 
-/// Judges what a program made of a case; every fault is a finding.
+/// Judges what a program made of a case; every fault is a finding. Before it was looked what was
+/// made there is nothing to judge, and of an answer whose outputs were lost the digests alone.
 pub(crate) fn judge(report: &mut Report, asked: &Asked<'_>, reply: &Reply) {
     let mut judge = Judge { report, asked };
+    if asked.seen.is_none() {
+        return;
+    }
+    judge.strays();
     match reply {
+        Reply::Answer(answer) if !asked.is_kept => return judge.digests(answer),
         Reply::Declined(index, _) => judge.index(*index),
         Reply::Answer(answer) => {
             judge.index(answer.index);
@@ -146,6 +154,21 @@ impl Judge<'_, '_> {
                 self.find(code, format!("boundary {name} is not as the case has it"));
             }
         }
+        self.digest(form, written);
+    }
+
+    /// Judges the digest of each boundary that is named once or first.
+    fn digests(&mut self, answer: &Answer) {
+        for form in &self.asked.case.boundaries {
+            let mut written = answer.boundaries.iter();
+            if let Some(written) = written.find(|written| written.form.name == form.name) {
+                self.digest(form, written);
+            }
+        }
+    }
+
+    fn digest(&mut self, form: &Form, written: &Written) {
+        let name = &form.name;
         let outputs = self.asked.seen.map(|seen| &seen.outputs);
         // Of a file that is not as long as its boundary, the length is told and nothing more.
         if let Some(Ok((bytes, sha256))) = outputs.and_then(|outputs| outputs.get(&form.file))
@@ -224,8 +247,8 @@ impl Judge<'_, '_> {
         }
     }
 
-    /// Judges what lay in the folders. A file of no boundary that was answered is one too many.
-    fn seen(&mut self, answer: Option<&Answer>) {
+    /// Finds what was seen of another case.
+    fn strays(&mut self) {
         let Some(seen) = self.asked.seen else {
             return;
         };
@@ -233,6 +256,21 @@ impl Judge<'_, '_> {
         if seen.index != case.index {
             self.find("leg.order", format!("`seen` is of case {}", seen.index));
         }
+        let is_its = |name: &String| case.inputs.values().any(|input| input.file == *name);
+        for name in seen.inputs.keys().filter(|name| !is_its(name)) {
+            self.find(
+                "leg.order",
+                format!("`seen` has an input {name} of no case"),
+            );
+        }
+    }
+
+    /// Judges what lay in the folders. A file of no boundary that was answered is one too many.
+    fn seen(&mut self, answer: Option<&Answer>) {
+        let Some(seen) = self.asked.seen else {
+            return;
+        };
+        let case = self.asked.case;
         let named: BTreeSet<&String> = answer
             .iter()
             .flat_map(|answer| &answer.boundaries)
@@ -276,12 +314,6 @@ impl Judge<'_, '_> {
                     format!("{file} is not what was given"),
                 );
             }
-        }
-        for name in seen.inputs.keys().filter(|name| !files.contains_key(name)) {
-            self.find(
-                "leg.order",
-                format!("`seen` has an input {name} of no case"),
-            );
         }
         for name in &seen.extra {
             self.find(

@@ -56,7 +56,8 @@ pub(crate) fn judge(content: &mut Content) -> Judgement {
     let mut figures = Vec::new();
     if let Some(timing) = prereg.as_ref().and_then(|prereg| prereg.timing.as_ref()) {
         for leg in content.legs.iter().filter(|leg| leg.plan.is_timing) {
-            if leg.has_lines && !content.is_aborted() || !timed_answers(leg).is_empty() {
+            let has_sound = leg.answers.iter().any(|judged| judged.is_sound);
+            if leg.has_lines && !content.is_aborted() || has_sound {
                 figures.extend(timing::judge(&mut report, leg, timing));
             }
         }
@@ -322,11 +323,6 @@ fn run_budget(report: &mut Report, content: &Content) {
     if let Some(ns) = run_ns(run).filter(|ns| *ns > most) {
         report.find("budget", "run.json", format!("{ns} ns, at most {most}"));
     }
-}
-
-fn timed_answers(leg: &Leg) -> Vec<&Judged> {
-    let all = leg.answers.iter();
-    all.filter(|judged| judged.key.is_timed).collect()
 }
 
 /// Asks what a listed gate asks. Returns the failures and least count of a witness.

@@ -73,7 +73,44 @@ pub(crate) fn judge(content: &mut Content, payload: &Tree, fixtures: &Fixtures, 
             }
         }
     }
+    if let Some(run) = &run {
+        ended(&mut content.report, run, &legs);
+    }
     content.legs = legs;
+}
+
+/// Holds how a leg ended against its answers: it failed by a wrong one, and by nothing else. A null
+/// program may take or decline a rejection as it likes, a run that broke off may have lost the
+/// output, and a span of lines is not the one that the controller measured.
+fn ended(report: &mut Report, run: &Run, plans: &[Leg]) {
+    let mut others = Vec::new();
+    for leg in &run.legs {
+        let lines = format!("legs/{:02}/exchange.jsonl:", leg.number);
+        let own = report.findings.iter();
+        let own = own.filter(|own| own.path.starts_with(&lines));
+        let (mut is_wrong, mut is_sure) = (false, false);
+        for finding in own {
+            let is_rejection = finding.code == "rejection";
+            if is_rejection || finding.code == "equality" || finding.code.starts_with("answer.") {
+                is_wrong = true;
+                is_sure |=
+                    finding.code != "answer.timed-longer" && !(is_rejection && run.is_rehearsal);
+            }
+        }
+        let number = leg.number;
+        let mut timing = plans.iter().filter(|own| own.plan.is_timing);
+        let is_timing = timing.any(|own| own.plan.number == number);
+        match leg.status.as_str() {
+            "complete" if is_sure => others.push(format!("leg {number} has a wrong answer")),
+            "failed" if !is_wrong && !is_timing && run.status != "aborted" => {
+                others.push(format!("leg {number} failed by no answer"));
+            }
+            _ => {}
+        }
+    }
+    for words in others {
+        report.find("run.legs", "run.json", words);
+    }
 }
 
 /// Holds the legs that a run lists against the plan and the folders.
@@ -165,6 +202,11 @@ impl Judge<'_> {
                 );
             }
         }
+        let mut sessions = leg.exchange.sessions.values();
+        let is_bare = sessions.all(|session| session.asked.is_empty());
+        if is_bare && !self.is_aborted() {
+            self.find("rows.missing", "nothing was asked of a planned leg");
+        }
         let mut is_whole = true;
         for treatment in leg.plan.treatments.clone() {
             let planned: Vec<&Planned> = leg
@@ -176,7 +218,7 @@ impl Judge<'_> {
                 .collect();
             let none = Session::default();
             let session = leg.exchange.sessions.get(treatment).unwrap_or(&none);
-            is_whole &= self.complete(session, &planned);
+            is_whole &= is_bare || self.complete(session, &planned);
             self.greeting(session, leg.plan.number);
             let by_key: BTreeMap<&Key, &Planned> = planned
                 .iter()
@@ -306,16 +348,20 @@ impl Judge<'_> {
             }
         }
         let before = self.report.findings.len();
+        let seen = asked.seen.as_ref().map(|(_, seen)| seen);
+        let is_kept = seen.is_some_and(|seen| is_kept(seen, payload));
         let of = Asked {
             path: &path,
             case: &asked.case,
             hello: place.hello,
-            seen: asked.seen.as_ref().map(|(_, seen)| seen),
+            seen,
+            is_kept,
             span_ns,
         };
         answers::judge(self.report, &of, reply);
         let answer = match (reply, planned.rejection) {
             (Reply::Answer(answer), None) => answer.clone(),
+            (Reply::Declined(..), None) if seen.is_none() => return None,
             (Reply::Declined(_, reason), None) => {
                 let words = format!("{reason:?}");
                 self.report.find("answer.declined", &path, words);
@@ -324,9 +370,8 @@ impl Judge<'_> {
             (Reply::Answer(_) | Reply::Declined(..), Some(_)) => return None,
         };
         let found = &self.report.findings[before..];
-        let is_sound = !found
-            .iter()
-            .any(|finding| finding.code.starts_with("answer."));
+        let mut found = found.iter();
+        let is_sound = is_kept && !found.any(|finding| finding.code.starts_with("answer."));
         let rows = match is_sound {
             true => self.rows(&path, planned, fixture, asked, payload),
             false => Vec::new(),
@@ -566,6 +611,15 @@ impl Judge<'_> {
             }
         }
     }
+}
+
+/// Returns whether the bytes of all outputs that were seen are in the bag.
+fn is_kept(seen: &exchange::Seen, payload: &Tree) -> bool {
+    let mut outputs = seen
+        .outputs
+        .values()
+        .filter_map(|output| output.as_ref().ok());
+    outputs.all(|(bytes, digest)| *bytes == 0 || payload.contains_key(&format!("outputs/{digest}")))
 }
 
 struct Place<'a> {

@@ -178,6 +178,7 @@ impl Found {
             }
             (Some(_) | None, Some(_) | None) => Vec::new(),
         };
+        records::ends_as_answered(reading, plans, &mut self.failures);
         let demands_all = reading.status() != Status::Aborted;
         for plan in plans.iter().filter(|_| demands_all) {
             if !legs.iter().any(|leg| leg.plan.number == plan.number) {

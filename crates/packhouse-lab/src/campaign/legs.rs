@@ -11,7 +11,7 @@
 use super::able::{is_able, last_words};
 use super::error::cut;
 use super::recorder::Recorder;
-use super::{Campaign, Fault, Frozen, Step, before, devices, instants};
+use super::{Campaign, Fault, Frozen, REASON_BYTES_MAX, Step, before, devices, instants};
 use crate::evidence::{
     HostDeviceRecord, LegKind, LegRecord, LegStatus, ObjectRecord, ProgramRecord,
 };
@@ -440,6 +440,7 @@ impl Running<'_> {
         if !is_told {
             cut(&mut fault.reason, REASON_BYTES_BEFORE);
             fault.reason = format!("{}; {}", fault.reason, left.reason);
+            cut(&mut fault.reason, REASON_BYTES_MAX);
         }
         false
     }

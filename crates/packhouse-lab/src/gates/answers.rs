@@ -10,7 +10,7 @@ use crate::schedule::{LegPlan, case_of};
 use packhouse_bag::Contents;
 use packhouse_base::digest::Digest;
 use packhouse_component::check::{Checked, Fault, Seen, SeenFile, check};
-use packhouse_component::message::Answer;
+use packhouse_component::message::{Answer, CaseOrder};
 use packhouse_fixture::{Output, judge_case};
 
 /// A case with an answer that has no fault.
@@ -122,7 +122,11 @@ impl<'a> Judging<'a> {
             }
         };
         let span_ns = reply.at_ns.saturating_sub(case.turn.asked_ns);
-        let seen = self.seen(seen, (&answer, span_ns), &path, failures)?;
+        if !self.is_kept(seen) {
+            failures.extend(lost(&case.turn.order, &answer, seen, &path));
+            return None;
+        }
+        let seen = self.seen(seen, span_ns, &path, failures)?;
         match check(&case.turn.order, introduction, answer, seen) {
             Ok(checked) => Some(checked),
             Err(faults) => {
@@ -133,11 +137,23 @@ impl<'a> Judging<'a> {
         }
     }
 
+    /// Whether the bag has the bytes of all outputs that were seen. That it has not is a failure of
+    /// the records, but in a run that broke off.
+    fn is_kept(&self, seen: &SeenRecord) -> bool {
+        seen.outputs.values().all(|output| match output {
+            SeenOutput::File { bytes: 0, .. } | SeenOutput::Refused(_) => true,
+            SeenOutput::File { sha256, .. } => {
+                let path = format!("outputs/{sha256}");
+                self.payload.get(&path).is_some()
+            }
+        })
+    }
+
     /// What was seen, with the bytes of the bag; none where the bag does not have them.
     fn seen(
         &self,
         seen: &SeenRecord,
-        (answer, span_ns): (&Answer, u64),
+        span_ns: u64,
         path: &str,
         failures: &mut Vec<Failure>,
     ) -> Option<Seen> {
@@ -150,12 +166,8 @@ impl<'a> Judging<'a> {
         for (file, output) in &seen.outputs {
             let output = match output {
                 SeenOutput::File { bytes: 0, .. } => SeenFile::Bytes(Vec::new()),
-                SeenOutput::File { bytes, sha256 } => {
-                    // That it is not there is a failure of the records.
-                    let Some(bytes) = self.payload.get(&format!("outputs/{sha256}")) else {
-                        failures.extend(lost(answer, file, (*bytes, *sha256), path));
-                        return None;
-                    };
+                SeenOutput::File { sha256, .. } => {
+                    let bytes = self.payload.get(&format!("outputs/{sha256}"))?;
                     SeenFile::Bytes(bytes.to_vec())
                 }
                 SeenOutput::Refused(words) => {
@@ -264,17 +276,20 @@ impl<'a> Judging<'a> {
     }
 }
 
-/// What is wrong with the digest of an output that was seen and is not in the bag.
-fn lost(
-    answer: &Answer,
-    file: &str,
-    (bytes, sha256): (u64, Digest),
-    path: &str,
-) -> Option<Failure> {
-    let mut all = answer.boundaries.iter();
-    let said = all.find(|boundary| boundary.file == file && boundary.bytes == bytes)?;
-    let words = format!("boundary {}: said {}, is {sha256}", said.name, said.sha256);
-    (said.sha256 != sha256).then(|| Failure::new("answer.digest", path, words))
+/// What is wrong with the digests of an answer whose outputs are not all in the bag: all that
+/// is judged of it.
+fn lost(order: &CaseOrder, answer: &Answer, seen: &SeenRecord, path: &str) -> Vec<Failure> {
+    let wrong = order.boundaries.iter().filter_map(|wanted| {
+        let mut said = answer.boundaries.iter();
+        let said = said.find(|record| record.name == wanted.name)?;
+        let SeenOutput::File { bytes, sha256 } = seen.outputs.get(&wanted.file)? else {
+            return None;
+        };
+        let is_other = *bytes == wanted.form.bytes && *sha256 != said.sha256;
+        let words = format!("boundary {}: said {}, is {sha256}", said.name, said.sha256);
+        is_other.then(|| Failure::new("answer.digest", path, words))
+    });
+    wrong.collect()
 }
 
 /// The code of a fault.

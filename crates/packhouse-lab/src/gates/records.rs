@@ -220,6 +220,43 @@ pub(crate) fn run(reading: &Reading, plans: &[LegPlan], failures: &mut Vec<Failu
     }
 }
 
+/// A leg that came to its end is complete where no answer of it is wrong, else failed. What a null
+/// program makes of rejections decides nothing; of a run that broke off the wrong output may be
+/// lost; and that a program told more time than its answer took is held against the lines only here.
+pub(crate) fn ends_as_answered(reading: &Reading, plans: &[LegPlan], failures: &mut Vec<Failure>) {
+    let Some(run) = &reading.run else {
+        return;
+    };
+    let mut others = Vec::new();
+    for leg in &run.legs {
+        let lines = format!("{}/exchange.jsonl:", leg_folder(leg.number));
+        let own = failures.iter().filter(|own| own.path.starts_with(&lines));
+        let codes: Vec<&str> = own.map(|own| own.code).collect();
+        let is_wrong = |code: &&str| match *code {
+            "equality" | "rejection" => true,
+            code => code.starts_with("answer."),
+        };
+        let is_sure = |code: &&str| match *code {
+            "rejection" => run.kind == Kind::Run,
+            "answer.timed-longer" => false,
+            _ => is_wrong(code),
+        };
+        let mut timing = plans.iter().filter(|plan| plan.kind == Leg::Timing);
+        let is_timing = timing.any(|plan| plan.number == leg.number);
+        let may_be_lost = is_timing || run.status == Status::Aborted;
+        let words = match leg.status {
+            LegStatus::Complete if codes.iter().any(is_sure) => "complete, with a wrong answer",
+            LegStatus::Failed if !may_be_lost && !codes.iter().any(is_wrong) => {
+                "failed, and no answer is wrong"
+            }
+            LegStatus::Complete | LegStatus::Failed | LegStatus::Broken => continue,
+        };
+        let words = format!("leg {}: {words}", leg.number);
+        others.push(Failure::new("run.legs", RUN, words));
+    }
+    failures.append(&mut others);
+}
+
 /// Only a killed run leaves files without bytes; what programs made is not written anew after them.
 fn removed(reading: &Reading, run: &RunRecord, fail: &mut impl FnMut(&'static str, String)) {
     if !run.removed.is_empty() && run.status != Status::Aborted {

@@ -5,7 +5,7 @@
 use crate::played::{Manner, Played};
 use packhouse_base::digest::Digest;
 use packhouse_lab::analysis::Verdict;
-use packhouse_lab::campaign::{Finished, Frozen, Ran, rehearse, run};
+use packhouse_lab::campaign::{Finished, Frozen, REASON_BYTES_MAX, Ran, rehearse, run};
 use packhouse_lab::recipes::Recipes;
 use packhouse_lab::tamper::OwnJudge;
 
@@ -59,6 +59,17 @@ fn a_leg_that_broke_off_says_why_first_and_then_who_is_left() {
             && told.ends_with("; process 77 (daemon) can't be ended"),
         "{told}"
     );
+    assert_eq!(played.findings(packet), []);
+}
+
+/// Both reasons together were longer in the run's record than what the ledger takes, so that an
+/// honest abort had another reason in each.
+#[test]
+fn who_is_left_is_told_as_far_as_a_reason_may_be_long() {
+    let (played, packet) = Played::armed(37);
+    played.programs.manner.set(Manner::DiesAndManyStay);
+    let fault = sealed(&played, packet).fault.expect("because it died");
+    assert_eq!(fault.reason.len(), REASON_BYTES_MAX);
     assert_eq!(played.findings(packet), []);
 }
 

@@ -195,6 +195,7 @@ fn every_tampered_copy_of_a_fail_is_rejected_by_both_for_its_own_reason() {
             "fail to abort: the run's record and the analysis",
             "a failed row: left out",
             "a failed row: called equal",
+            "a failed leg: complete",
             "a failed case: not asked",
             "a failed case: not asked, and no row of it",
             "a failed output: the right bytes under its name",

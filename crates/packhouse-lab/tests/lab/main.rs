@@ -14,6 +14,7 @@ mod families;
 mod finishing;
 mod freezing;
 mod judges;
+mod killed;
 mod known_before;
 mod losses;
 mod lost_packets;

@@ -82,6 +82,8 @@ pub(crate) enum Manner {
     Honest,
     /// One bit of its second answer is wrong.
     WrongBit,
+    /// Its second answer names no path that ran.
+    Faulty,
     /// It is gone at its second case.
     Dies,
     /// It does not say hello.
@@ -104,6 +106,8 @@ pub(crate) enum Manner {
     Stays,
     /// The same, and is gone at its second case.
     DiesAndStays,
+    /// The same with a great many of them.
+    DiesAndManyStay,
 }
 
 impl Played {
@@ -429,6 +433,7 @@ impl Family for Left {
             Manner::Stays | Manner::DiesAndStays => {
                 Err("process 77 (daemon) can't be ended".to_owned())
             }
+            Manner::DiesAndManyStay => Err("process 77 (daemon) can't be ended, ".repeat(25)),
             _ => Ok(Vec::new()),
         }
     }
@@ -569,7 +574,10 @@ impl Session for Running {
             let is_swapped = &self.programs.marks.is_swapped;
             is_swapped.store(true, Ordering::Relaxed);
         }
-        let dies = matches!(self.manner, Manner::Dies | Manner::DiesAndStays);
+        let dies = matches!(
+            self.manner,
+            Manner::Dies | Manner::DiesAndStays | Manner::DiesAndManyStay
+        );
         if dies && order.index == 1 {
             let mut broken = broken("in case 1: the program ended by signal 9");
             let gone = broken.gone.as_mut().expect("because there was one");
@@ -583,7 +591,10 @@ impl Session for Running {
         if self.manner == Manner::WrongBit && order.index == 1 {
             made.values_mut().for_each(|bytes| bytes[0] ^= 1);
         }
-        let answer = answer(&order, &made);
+        let mut answer = answer(&order, &made);
+        if self.manner == Manner::Faulty && order.index == 1 {
+            answer.witnesses.retain(|witness| witness.path == "poison");
+        }
         told(
             self.tap.as_mut(),
             self.programs.now_ns(),
@@ -789,7 +800,7 @@ fn seen(order: &CaseOrder, made: &BTreeMap<String, Vec<u8>>) -> Seen {
             .map(|input| (input.file.clone(), Some(input.sha256)))
             .collect(),
         inputs_extra: Vec::new(),
-        span_ns: 0,
+        span_ns: 1,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::{Lost, pass};
 use crate::tamper::Tamper;
-use crate::tamper::edit::{Change, value};
+use crate::tamper::edit::{Change, bytes, value};
 use crate::tamper::exchange::{Turn, lines, turns};
 use crate::verify::Evidence;
 use packhouse_base::digest::Digest;
@@ -29,6 +29,7 @@ pub(super) fn tampers(lost: &Lost<'_>) -> Vec<Tamper> {
     let codes = &["analysis.row"];
     let mut tampers = lost.wish("a failed row: left out", codes, from_ref(&left_out));
     tampers.extend(lost.wish("a failed row: called equal", codes, &[called_equal]));
+    tampers.extend(complete(lost, row));
     let Some(turn) = turn_of(lost.evidence, row) else {
         return tampers;
     };
@@ -43,6 +44,27 @@ fn equality(analysis: &mut Value) {
     gates
         .filter(|gate| gate["gate"] == "equality")
         .for_each(pass);
+}
+
+/// Its leg says that nothing in it was wrong.
+fn complete(lost: &Lost<'_>, row: &Value) -> Vec<Tamper> {
+    let number = &row["leg"];
+    let path = format!(
+        "bag/data/legs/{:02}/leg.json",
+        number.as_u64().unwrap_or_default()
+    );
+    let record = lost.evidence.files.get(&path).and_then(value);
+    let Some(mut record) = record.filter(|record| record["status"] == "failed") else {
+        return Vec::new();
+    };
+    record["status"] = json!("complete");
+    let recorded = lost.recorded(|run| {
+        let legs = run["legs"].as_array_mut().into_iter().flatten();
+        legs.filter(|leg| leg["number"] == *number)
+            .for_each(|leg| leg["status"] = json!("complete"));
+    });
+    let changes = [recorded, Change::put(&path, bytes(&record))];
+    lost.wish("a failed leg: complete", &["run.legs"], &changes)
 }
 
 /// The case, answer and look that a row was made from.
@@ -153,8 +175,8 @@ fn right(lost: &Lost<'_>, row: &Value) -> Option<Vec<u8>> {
             .files
             .get(&format!("bag/data/outputs/{sha256}"))
     });
-    let bytes = other.or_else(|| expected(lost.evidence, row))?;
-    Some(bytes.to_vec())
+    let right = other.or_else(|| expected(lost.evidence, row))?;
+    Some(right.to_vec())
 }
 
 /// What a fixture expects at a row's boundary.
