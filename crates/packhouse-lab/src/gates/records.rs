@@ -222,7 +222,7 @@ pub(crate) fn run(reading: &Reading, plans: &[LegPlan], failures: &mut Vec<Failu
 
 /// A leg that came to its end is complete where no answer of it is wrong, else failed. What a null
 /// program makes of rejections decides nothing; of a run that broke off the wrong output may be
-/// lost; and that a program told more time than its answer took is held against the lines only here.
+/// lost; and a program that told more time than its answer took is no matter of its leg here.
 pub(crate) fn ends_as_answered(reading: &Reading, plans: &[LegPlan], failures: &mut Vec<Failure>) {
     let Some(run) = &reading.run else {
         return;
