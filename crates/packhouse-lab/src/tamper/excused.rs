@@ -2,7 +2,7 @@
 //! is known by the digest of the bag alone.
 
 use super::Tamper;
-use super::edit::value;
+use super::edit::{split, value};
 use super::records::failures;
 use crate::verify::Evidence;
 use serde_json::Value;
@@ -55,8 +55,18 @@ fn excused(evidence: &Evidence) -> Vec<&'static str> {
     excused
 }
 
-/// Whether anything was answered, which a program's hello can belie.
+/// Whether in each leg something was answered, which a program's hello can belie.
 fn has_answer(evidence: &Evidence) -> bool {
-    let mut paths = evidence.files.paths();
-    paths.any(|path| path.starts_with("bag/data/outputs/"))
+    let paths = evidence.files.paths();
+    let mut legs = paths
+        .filter(|path| path.ends_with("/exchange.jsonl"))
+        .peekable();
+    let is_answered = |path| {
+        let lines = split(evidence.files.get(path).unwrap_or_default());
+        let lines = lines.iter().filter_map(|line| value(line));
+        lines
+            .map(|line| line["message"]["type"].clone())
+            .any(|kind| kind == "answer")
+    };
+    legs.peek().is_some() && legs.all(is_answered)
 }

@@ -177,7 +177,7 @@ fn a_leg_that_says_it_ended_otherwise_is_found_by_both() {
 }
 
 /// A leg of the control and one of the candidate, which are the same program.
-fn two() -> String {
+pub(crate) fn two() -> String {
     let leg = "[[leg]]\nkind = \"exact\"\ntreatment = \"candidate\"\n";
     let both = [&leg.replace("candidate", "control"), leg].concat();
     let control =

@@ -1,6 +1,7 @@
 //! Tampered copies of runs that failed or broke off: each is rejected by both judges, for its own
 //! reason. Nobody has more to wish for than whoever lost.
 
+use crate::killed::two;
 use crate::maker::{self, Script, timed};
 use crate::played::{Manner, PREREG, Played, Programs, RECIPES};
 use packhouse_bag::Contents;
@@ -332,6 +333,28 @@ fn without_a_ledger_the_rest_is_tried() {
     let all = known(&evidence);
     assert!(all.len() < others.len(), "{names:?}");
     assert!(all.iter().all(|(name, _)| !name.ends_with(ENTERED)));
+}
+
+/// A leg whose time was over before its first case has a hello that no answer belies.
+#[test]
+fn a_hello_that_no_answer_belies_is_known_by_the_bag() {
+    let evidence = left_by(111, Manner::Slow, &two());
+    let own = OwnJudge(&RECIPES);
+    let judges: [&dyn Judge; 2] = [&own, &Second];
+    let mut count = 0;
+    let all = tampers(&evidence).into_iter();
+    for tamper in all.filter(|tamper| tamper.name.contains("says_capture changed")) {
+        let copy = tamper.apply(&evidence);
+        let found = judges.iter().map(|one| (one.name(), one.codes(&copy)));
+        let outcome = Outcome {
+            found: found.collect(),
+            name: tamper.name.clone(),
+            expected: tamper.expected,
+        };
+        assert!(outcome.is_rejected(), "{outcome}");
+        count += 1;
+    }
+    assert!(count > 0);
 }
 
 /// Found beside the digest of the bag, which alone need not tell it.

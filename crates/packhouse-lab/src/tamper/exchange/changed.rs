@@ -60,7 +60,8 @@ fn of_case(place: &str) -> Codes {
         "message.poison" => &["case.poison"],
         "message.cycles" => &["case.cycles"],
         "message.fixture" | "message.arm" | "message.width" => &["rows.extra"],
-        "message.repeat" => &["rows.extra", "rows.doubled", "rows.order"],
+        // Where a run broke off the next repeat is planned and was not asked: its inputs tell.
+        "message.repeat" => &["rows.extra", "rows.doubled", "rows.order", "case.inputs"],
         place if place.starts_with("message.parameters") => &["case.parameters"],
         place if place.starts_with("message.inputs") => &["case.inputs"],
         place if place.starts_with("message.boundaries") => &["case.boundaries"],
