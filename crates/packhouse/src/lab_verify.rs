@@ -1,8 +1,8 @@
 //! `lab verify`: evidence, judged by the second implementation and by our own analyzer.
 //!
 //! Invariants: the answer is no as soon as one thing does not hold, and all of them are listed;
-//! what can't be read, or is still written, is no answer; nothing is written. A candidate that failed is no reason
-//! against its evidence.
+//! what can't be read, or is still written, is no answer; nothing is written. A candidate that
+//! failed is no reason against its evidence.
 
 use crate::answer::{Answer, Column, table};
 use crate::failure::{Exit, Failure, quoted};
