@@ -42,7 +42,7 @@ pub(super) fn tampers(evidence: &Evidence) -> Vec<Tamper> {
         .iter()
         .max_by_key(|turn| (!is_told(evidence, turn), turn.boundaries().len()));
     if let Some(turn) = richest {
-        tampers.extend(answer(evidence, turn));
+        tampers.extend(answer(turn));
         tampers.extend(seen(turn));
         tampers.extend(outputs(evidence, turn));
     }
@@ -145,11 +145,20 @@ pub(super) fn turns(lines: &[At]) -> Vec<Turn> {
 
 /// Whether the newest analysis tells a failure of an answer.
 fn is_told(evidence: &Evidence, turn: &Turn) -> bool {
+    has_failure(evidence, turn, "")
+}
+
+/// Whether that is a fault, so that gates ask nothing more of it.
+fn is_faulty(evidence: &Evidence, turn: &Turn) -> bool {
+    has_failure(evidence, turn, "answer.")
+}
+
+fn has_failure(evidence: &Evidence, turn: &Turn, codes: &str) -> bool {
     let path = turn.reply.path.trim_start_matches("bag/data/");
     let at = format!(": {path}:{}: ", turn.reply.number + 1);
     failures(evidence)
         .iter()
-        .any(|failure| failure.contains(&at))
+        .any(|failure| failure.starts_with(codes) && failure.contains(&at))
 }
 
 /// Every field of the first line of each kind.

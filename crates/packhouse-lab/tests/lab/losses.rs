@@ -7,6 +7,7 @@ use crate::played::{Manner, PREREG, Played, Programs, RECIPES};
 use packhouse_bag::Contents;
 use packhouse_bagcheck::{Entry, Tree, check};
 use packhouse_base::digest::Digest;
+use packhouse_component::message::Answer;
 use packhouse_lab::analysis::{Analysis, Verdict};
 use packhouse_lab::campaign::{Frozen, run};
 use packhouse_lab::recovery::{Recovered, recover};
@@ -99,18 +100,21 @@ fn without_a_marker() -> Evidence {
 fn wrong() -> Script {
     Script {
         answer: |case, answer, outputs| {
-            let bytes = outputs.values_mut().next();
-            if let Some(bytes) = bytes.filter(|_| case.index == 0 && case.cycles.is_none()) {
-                bytes[0] ^= 1;
-                let file = answer.boundaries.iter_mut();
-                let mut file = file.filter(|boundary| outputs_first(outputs, &boundary.file));
-                let boundary = file.next().expect("because it is one of them");
-                let bytes = &outputs[&boundary.file];
-                boundary.sha256 = Digest::of(bytes);
+            if case.index == 0 && case.cycles.is_none() {
+                flip(answer, outputs);
             }
         },
         ..timed()
     }
+}
+
+/// Makes one bit of an answer another one, with the right digest of it.
+fn flip(answer: &mut Answer, outputs: &mut BTreeMap<String, Vec<u8>>) {
+    outputs.values_mut().next().expect("because there is one")[0] ^= 1;
+    let boundaries = answer.boundaries.iter_mut();
+    let mut boundaries = boundaries.filter(|boundary| outputs_first(outputs, &boundary.file));
+    let boundary = boundaries.next().expect("because it is one of them");
+    boundary.sha256 = Digest::of(&outputs[&boundary.file]);
 }
 
 fn outputs_first(outputs: &BTreeMap<String, Vec<u8>>, file: &str) -> bool {
@@ -321,6 +325,21 @@ fn what_only_other_losses_can_have_is_rejected_by_both_too() {
     );
     // Every case was answered: only the seal and the ledger can tell.
     demand(&names, &[&format!("{}{SEALED}", ABORTED[3])]);
+}
+
+/// Gates ask of the candidate: where all of its answers are wrong, a warning was put into one of
+/// the control, which no gate asks, and the copy of honest evidence was said to be accepted.
+#[test]
+fn where_every_answer_is_wrong_a_warning_is_still_the_candidates() {
+    let evidence = maker::evidence(&Script {
+        answer: |_, answer, outputs| flip(answer, outputs),
+        ..timed()
+    });
+    assert_eq!(verdict(&evidence), Verdict::Fail);
+    let mut others = known(&evidence);
+    others.retain(|(name, _)| name != "answer: a warning");
+    let names = rejected(&evidence, &others);
+    assert_eq!(names, ["answer: a warning".to_owned()].into());
 }
 
 /// Without a ledger its words are not tried, and what is left is rejected.

@@ -5,13 +5,12 @@ use crate::analysis::Status;
 use crate::evidence::RunRecord;
 use crate::tamper::Tamper;
 use crate::tamper::edit::Change;
-use crate::tamper::records::has_passed;
 use crate::verify::Evidence;
 use packhouse_base::digest::Digest;
 use serde_json::{Value, json};
 
 /// What an answer can claim of its tensors and inputs.
-pub(super) fn answer(evidence: &Evidence, turn: &Turn) -> Vec<Tamper> {
+pub(super) fn answer(turn: &Turn) -> Vec<Tamper> {
     let reply = &turn.reply;
     let mut tampers = vec![
         reply.tamper("answer: a boundary removed", &["answer.missing"], |line| {
@@ -70,11 +69,6 @@ pub(super) fn answer(evidence: &Evidence, turn: &Turn) -> Vec<Tamper> {
     }
     tampers.extend(laid(turn));
     tampers.extend(poisoned(turn));
-    if has_passed(evidence, "no-warnings") {
-        tampers.push(reply.tamper("answer: a warning", &["warning"], |line| {
-            line["message"]["warnings"] = json!(["tampered"]);
-        }));
-    }
     tampers
 }
 

@@ -1,6 +1,6 @@
 //! Cases that are missing, invented, doubled or out of order, and gates that are declared.
 
-use super::{At, Turn, lay};
+use super::{At, Turn, is_faulty, lay};
 use crate::tamper::Tamper;
 use crate::tamper::edit::{Change, bytes};
 use crate::tamper::records::has_passed;
@@ -196,8 +196,10 @@ fn a_year_later(line: &At) -> Change {
 /// Gates that a preregistration declares.
 pub(super) fn declared(evidence: &Evidence, answered: &[&Turn]) -> Vec<Tamper> {
     let mut tampers = Vec::new();
-    let of_candidate = |turn: &&&Turn| turn.case.value["treatment"] == "candidate";
-    let candidates: Vec<&&Turn> = answered.iter().filter(of_candidate).collect();
+    // An answer that has a fault is asked nothing else; one that is not equal is.
+    let is_asked =
+        |turn: &&&Turn| turn.case.value["treatment"] == "candidate" && !is_faulty(evidence, turn);
+    let candidates: Vec<&&Turn> = answered.iter().filter(is_asked).collect();
     let Some(turn) = candidates.first() else {
         return tampers;
     };
@@ -224,6 +226,14 @@ pub(super) fn declared(evidence: &Evidence, answered: &[&Turn]) -> Vec<Tamper> {
                     line["message"]["capture"] = json!("capturing");
                 }),
         );
+    }
+    if has_passed(evidence, "no-warnings") {
+        let warned = turn
+            .reply
+            .tamper("answer: a warning", &["warning"], |line| {
+                line["message"]["warnings"] = json!(["tampered"]);
+            });
+        tampers.push(warned);
     }
     tampers.extend(repeated(evidence, turn, &candidates));
     tampers
